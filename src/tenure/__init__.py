@@ -1,0 +1,3 @@
+"""Tenure shares, plans and audits the GPU time of a lab's clusters."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,71 @@
+"""The one decorator of compiled code, and what makes its cache honest.
+
+Every kernel is ordinary Python over tables; `@kernel` compiles it where numba is present and leaves it
+alone where it is not (or where `TENURE_PLAIN=1`). Both give the same bits: no fastmath, no parallel loops.
+
+numba's own cache keys a kernel by its *own* file, so editing a kernel that another file calls would go on
+answering from old code. The cache folder here is named by a hash of all sources of the package and of the
+flags, so a changed line anywhere, another numba or a bounds-checked run starts a folder of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PACKAGE = Path(__file__).resolve().parent.parent
+KERNEL_ROOMS = ("core", "simulator")
+FLAGS = ("NUMBA_BOUNDSCHECK", "NUMBA_OPT", "NUMBA_CPU_NAME", "NUMBA_DISABLE_JIT")
+
+
+def sources_digest() -> str:
+    """Hash of every file that can hold a kernel, of the flags and of the versions that compile them."""
+    digest = hashlib.sha256()
+    for room in KERNEL_ROOMS:
+        for path in sorted((PACKAGE / room).rglob("*.py")):
+            digest.update(path.relative_to(PACKAGE).as_posix().encode())
+            digest.update(path.read_bytes())
+    for flag in FLAGS:
+        digest.update(f"{flag}={os.environ.get(flag, '')}".encode())
+    digest.update(sys.version.encode())
+    return digest.hexdigest()[:16]
+
+
+def _cache_root() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(os.environ.get("TENURE_CACHE", os.path.join(home, "tenure", "kernels")))
+
+
+def _compiler() -> Callable[[F], F] | None:
+    if os.environ.get("TENURE_PLAIN") == "1":
+        return None
+    os.environ["NUMBA_CACHE_DIR"] = str(_cache_root() / sources_digest())
+    try:
+        import numba
+    except ImportError:  # the live scheduler needs no compiler: the plain path decides the same
+        return None
+    numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]
+    return numba.njit(cache=True, error_model="numpy", nogil=True)  # type: ignore[no-any-return]
+
+
+_COMPILE = _compiler()
+COMPILED = _COMPILE is not None
+
+
+def kernel(function: F) -> F:
+    """Compile `function`, or leave it plain. Keep kernels small, their outputs last, their units named."""
+    return function if _COMPILE is None else _COMPILE(function)
+
+
+def is_cached() -> bool:
+    """Whether compiled code of these very sources lies ready; if not, the first use compiles for a while."""
+    if not COMPILED:
+        return True
+    folder = Path(os.environ["NUMBA_CACHE_DIR"])
+    return folder.is_dir() and any(folder.rglob("*.nbi"))
