@@ -1,0 +1,83 @@
+# Needs Python 3.11 or newer with pip and venv, git, make. Everything lands in .venv/ and out/.
+#
+#   make demo     set up .venv and play the built-in lab; its report lands in out/ai2.html
+#   make check    the gate before a commit: format, lint, types, floors, docs, fast tests (under two minutes)
+#   make test     everything: the core plain, bounds-checked and compiled, then all tests
+#   make bench    the benchmarks: counts asserted, seconds recorded
+#   make docs     write the generated parts of docs/ anew
+#   make clean    remove what the above made
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo check format lint types floors test test-plain test-checked test-compiled bench docs clean
+
+# The first of these that is new enough; `make PYTHON=/path/to/python3.12 demo` chooses another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+BIN := .venv/bin
+READY := .venv/.ready
+# Two workers suit a small machine; `make WORKERS=8 test` uses more.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+
+help:
+	@sed -n '3,$${/^# /s/^# //p;/^$$/q}' Makefile
+
+$(READY): pyproject.toml constraints.txt
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "Tenure needs Python 3.11 or newer; python3 here is $$(python3 --version 2>&1 || true)." >&2; \
+		echo "Install one (Debian 12: apt install python3 python3-venv) or name it: make PYTHON=/path/to/python3.12 demo" >&2; \
+		exit 1; fi
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Tenure needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "This Python cannot make virtual environments (Debian, Ubuntu: apt install python3-venv)." >&2; exit 1; }
+	@echo "Setting up .venv with $$($(PYTHON) --version) (once; a minute or two) …"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	@mkdir -p out
+	@echo "Playing the built-in lab ai2: 30 days of 1,024 GPUs after 7 of warm-up."
+	@echo "(The first run compiles the scheduler, which takes about a minute; after that it starts at once.)"
+	@$(BIN)/tenure simulate ai2 --report out/ai2.html
+	@echo "The report: $(CURDIR)/out/ai2.html"
+
+check: format lint types floors
+	$(PYTEST) -m "not slow" tests
+
+format: $(READY)
+	$(BIN)/ruff format --check .
+
+lint: $(READY)
+	$(BIN)/ruff check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+floors: $(READY)
+	$(BIN)/lint-imports --no-logo
+
+# What matters is computed in two ways and must agree: the very same tests, three times over.
+test: format lint types floors test-plain test-checked test-compiled
+
+test-plain: $(READY)
+	TENURE_PLAIN=1 $(PYTEST) -m "core and not slow" tests
+
+test-checked: $(READY)
+	NUMBA_BOUNDSCHECK=1 $(PYTEST) -m "core and not slow" tests
+
+test-compiled: $(READY)
+	$(PYTEST) tests
+
+bench: $(READY)
+	$(BIN)/python bench/run.py
+
+docs: $(READY)
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .venv
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
