@@ -30,7 +30,8 @@ $(READY): pyproject.toml constraints.txt
 		echo "Install one (Debian 12: apt install python3 python3-venv) or name it: make PYTHON=/path/to/python3.12 demo" >&2; \
 		exit 1; fi
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "Tenure needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; exit 1; }
+		echo "Tenure needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1 | head -n 1)." >&2; \
+		exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "This Python cannot make virtual environments (Debian, Ubuntu: apt install python3-venv)." >&2; exit 1; }
 	@echo "Setting up .venv with $$($(PYTHON) --version) (once; a minute or two) …"
