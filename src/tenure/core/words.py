@@ -53,6 +53,7 @@ class Happened(IntEnum):
     CLAIMED = 15  #: GPUs are being cleared for a job, and held for it
     UNCLAIMED = 16  #: such a hold ended without a start
     FIRST_AT_HEAD = 17  #: a multi-node job came to the head of its account
+    UTILISATION = 18  #: how busy an attempt kept its GPUs since it started or was last measured
 
 
 class End(IntEnum):

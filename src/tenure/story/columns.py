@@ -40,6 +40,7 @@ EVENT_FIELDS = {
         "by": "the taker",
         "rule": "by which rule",
         "y": "mine and theirs, the two ratios compared, as parts per million: (mine << 32) | theirs",
+        "n_nodes": "1 where a person did it: `nodes_at` is then a row of `notes` with {by, reason}",
     },
     "STOPPED": {"x": "held_gpu_s", "y": "lost_gpu_s", "code": "words.End"},
     "REQUEUED": {},
@@ -53,12 +54,14 @@ EVENT_FIELDS = {
     "CLAIMED": {"x": "GPUs to be cleared", "nodes_at": "the nodes claimed (rows of placements)"},
     "UNCLAIMED": {},
     "FIRST_AT_HEAD": {},
+    "UTILISATION": {"x": "parts per million of its GPUs kept busy"},
 }
 
 #: One row a job that the story speaks of.
 STORY_JOB = table_type(
     submit_s=I8,  #: its first submission; NEVER_S if it never came
     min_runtime_s=I8,
+    clusters=I8,  #: bit c set: may run on cluster c; 0 = on any
     account=I4,  #: row of `accounts`
     gpus=I4,
     kind=I1,  #: words.Kind
