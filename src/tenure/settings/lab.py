@@ -169,7 +169,7 @@ def _listed_nodes(cluster: str, written: ClusterFile, file: str, at: tuple[str, 
             checked(NodeFile, entry, file=file, at=[*at, "nodes", index])
             for index, entry in enumerate(written.nodes)
         ]
-    return [NodeFile(name=f"{cluster}-{index:04d}") for index in range(written.nodes)]
+    return [NodeFile.model_construct(name=f"{cluster}-{index:04d}") for index in range(written.nodes)]
 
 
 def account_rows(
@@ -217,7 +217,7 @@ def _below(account: AccountFile, file: str, at: tuple[str, ...]) -> dict[str, Ac
         if researcher in children or researcher == OWN:
             where = dotted([*at, "researchers", index])
             raise BadInput(file, where, f"'{researcher}' again", "a name used once below an account")
-        children[researcher] = AccountFile(share=left // len(account.researchers))
+        children[researcher] = AccountFile.model_construct(share=left // len(account.researchers))
     return children
 
 
