@@ -1,0 +1,263 @@
+"""The board: what a turn keeps up and changes. Everything on it can be rebuilt from the record.
+
+`decide` works on a copy of it; a simulation keeps one up to date between turns (the kept-up and the
+rebuilt board must be equal: a test). Rows are those of `columns.py`: a stay for each job, a post for each
+node, a standing for each account *in each cluster* (row = cluster * number of accounts + account).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tenure.core.columns import UGPU
+from tenure.core.tables import B1, F8, I1, I2, I4, I8, Table, columns, empty, table_type
+from tenure.core.words import NEVER_S, NONE
+
+#: The three waiting lists of an account in a cluster.
+QUICK, BUDGETED, UNBUDGETED, LANES = 0, 1, 2, 3
+#: Kinds of nodes that rooms are counted for: ordinary, of the pool, under a promise.
+PLAIN, POOL, PROMISED, KINDS = 0, 1, 2, 3
+
+STAY = table_type(
+    submit_s=I8,  #: first submission: its place in order, kept over requeues
+    started_s=I8,
+    protected_until_s=I8,
+    stop_s=I8,  #: STOPPING: end of its grace
+    since_s=I8,  #: since when it is in its phase (WAITING, RESTING, CLAIMING …)
+    patient_s=I8,  #: since when it waits for a cheaper moment; NEVER_S = it does not
+    rest_until_s=I8,
+    account=I4,  #: as in JOB, kept here too: it is read with the rest
+    gpus=I4,
+    cluster=I4,  #: where it runs or is claimed; where it counts as demand while it waits
+    node=I4,  #: its node, or the first of its nodes (chain: posts.next_of_gang)
+    n_nodes=I4,
+    attempt=I4,  #: attempts so far
+    preempted=I4,  #: times it was preempted
+    taker=I4,
+    plan=I4,  #: row of its plan, or NONE
+    phase=I1,
+    cause=I1,
+    budgeted=B1,
+    quick=B1,  #: short and small (QUICK lane)
+    soft=B1,  #: running and past its protection, or unbudgeted
+    noticed=B1,
+    evicted=B1,  #: was preempted: it has no quick right to evict
+    at_head=B1,
+    saved=B1,  #: saved up
+    timed_out=B1,
+)
+
+ENTRY = table_type(job=I4, next=I4, prev=I4, queue=I4)  #: a job's place in one waiting list; queue NONE = in none
+QUEUE = table_type(gpus=I8, head=I4, tail=I4, n=I4)  #: row = standing * LANES + lane
+
+POST = table_type(
+    plan_s=I8,  #: the promise that this node is kept for; NEVER_S = none
+    free=I4,
+    pledged=I4,  #: GPUs that claims will take here
+    freeing=I4,  #: GPUs of stopping attempts
+    avail=I4,  #: free - max(0, pledged - freeing): what others may take now
+    soft=I4,  #: GPUs of attempts past protection or unbudgeted
+    n_jobs=I4,
+    plan=I4,  #: row of the plan that marked it, or NONE
+    next_of_gang=I4,  #: chain of the nodes of the gang that runs here
+    next_of_claim=I4,  #: … that claims this node
+    next_of_plan=I4,
+    state=I1,  #: words.NodeState
+    pool=B1,
+    counted=B1,  #: its room is in `rooms`
+    kind=I1,  #: … under this kind
+)
+
+STANDING = table_type(
+    entitled_ugpu=I8,
+    due_ugpu=I8,
+    demand=I8,  #: GPUs asked for by budgeted jobs that run or wait here
+    charged=I8,  #: GPUs of budgeted attempts, stopping ones included
+    used_gpu_s=I8,  #: integrals since the record began, up to since_s
+    owed_ugpu_s=I8,  #: … of due
+    titled_ugpu_s=I8,  #: … of entitled
+    since_s=I8,
+    past_charged=I8,  #: the same as they were one lookback ago
+    past_due_ugpu=I8,
+    past_entitled_ugpu=I8,
+    past_used_gpu_s=I8,
+    past_owed_ugpu_s=I8,
+    past_titled_ugpu_s=I8,
+    past_since_s=I8,
+    debt=F8,  #: GPU-seconds that the lookback still owes it; negative = credit
+    target=F8,  #: GPUs
+    base=F8,  #: max(entitlement, due), GPUs
+    bound=F8,  #: most that debt may add, GPUs
+    ratio=F8,  #: used / entitled over the lookback
+    called=F8,  #: credit called back, GPU-seconds
+    decayed_used=F8,
+    decayed_owed=F8,
+    decayed_titled=F8,
+    running=I8,  #: charged - stopping + claimed, GPUs
+    protected=I8,  #: GPUs of attempts within their protection
+    quick=I8,  #: GPUs of running or claimed quick jobs
+    oldest_s=I8,  #: submission of its oldest waiting job (ties)
+    first_sorted=I4,  #: children in order of ratio
+    next_sorted=I4,
+    open=B1,
+)
+
+PURSE = table_type(held=I8, unbudgeted=I8, waiting_on_limit=B1)  #: GPUs held by an account over all clusters, for hard limits
+
+SCENE = table_type(
+    healthy=I8,  #: GPUs of nodes in service
+    capacity=I8,
+    free=I8,
+    pledged=I8,
+    unit=I8,  #: GPUs of its largest node
+    pool_first=I4,  #: first node of the pool
+    pool_nodes=I4,
+    n_plans=I4,
+    n_waiting=I4,  #: waiting jobs over all lists
+    plan_above=I8,
+    bound_gpus=I8,  #: two nodes from 512 GPUs on, else one
+    dirty=B1,  #: demand or entitlement changed: flows must be settled again
+)
+
+PLAN = table_type(at_s=I8, target=F8, job=I4, cluster=I4, first_node=I4, n_nodes=I4, rule=I2, open=B1)
+
+LOG = table_type(t=I8, charged=I8, due_ugpu=I8, entitled_ugpu=I8, standing=I4)  #: changes of rates, a ring
+
+COUNTS = table_type(
+    log_head=I8,  #: next row to write (never wrapped: modulo the ring's length)
+    log_tail=I8,  #: next row to fall out of the lookback
+    n_out=I8,
+    n_placed=I8,
+    n_claims=I8,
+    stamp=I8,
+    looked=I8,  #: jobs looked at, a measure of work
+    searched=I8,  #: attempts weighed as victims
+    turns=I8,
+)
+
+#: What a turn says. The same row as an event of a story (story/columns.py tells the fields).
+EVENT = table_type(
+    t=I8, x=I8, y=I8, nodes_at=I8, job=I4, attempt=I4, by=I4, n_nodes=I4, event=I1, code=I1, rule=I2
+)
+PLACEMENT = table_type(node=I4, gpus=I4)
+
+SCRATCH_ACCOUNT = table_type(taken=I8, fail_gpus=I8, stamp=I8)
+SCRATCH_NODE = table_type(cost=F8, clear_s=I8, key=F8, stamp=I8)
+SCRATCH_JOB = table_type(stamp=I8)
+
+
+class Lab(NamedTuple):
+    """What was asked for and what there is; never written by a turn."""
+
+    jobs: Any
+    accounts: Any
+    nodes: Any
+    clusters: Any
+    shares: NDArray[np.int64]  #: (clusters, accounts), millionths of the parent's
+    sizes: NDArray[np.int64]  #: (clusters, most GPUs + 1): nodes of so many GPUs
+
+
+class Board(NamedTuple):
+    stays: Any
+    entries: Any
+    queues: Any
+    posts: Any
+    on_node: NDArray[np.int32]  #: (nodes, most GPUs of a node): the jobs on it, n_jobs of them
+    standings: Any
+    purses: Any
+    scenes: Any
+    plans: Any
+    claims: NDArray[np.int32]  #: jobs whose place is being cleared, oldest first
+    log: Any
+    rooms: NDArray[np.int64]  #: (clusters * KINDS, most GPUs + 1): nodes with so many GPUs to take
+    counts: Any  #: one row
+    out: Any  #: EVENT rows, `n_out` of them: what this turn (and those before it, not yet fetched) said
+    placed: Any  #: PLACEMENT rows
+    walk: NDArray[np.int32]  #: leaf standings in the order of this turn
+    by_account: Any  #: scratch
+    by_node: Any  #: scratch
+    by_job: Any  #: scratch
+    picked: NDArray[np.int32]  #: scratch: victims or nodes chosen
+    order: NDArray[np.int32]  #: scratch: nodes sorted
+    chosen: NDArray[np.int32]  #: scratch: nodes chosen
+    racks: NDArray[np.int64]  #: scratch: by rack
+
+
+def new_board(lab: Lab, *, log_rows: int = 1 << 14, out_rows: int | None = None) -> Board:
+    """A board of a lab at second 0: nothing submitted, every node up and free. `lab` holds arrays."""
+    jobs, nodes, clusters = lab.jobs, lab.nodes, lab.clusters
+    n_jobs, n_nodes, n_clusters, n_accounts = len(jobs), len(nodes), len(clusters), len(lab.accounts)
+    rows = n_clusters * n_accounts
+    most = int(nodes["gpus"].max(initial=1))
+    total = int(nodes["gpus"].sum())
+    n_entries = int(_bit_count(jobs["clusters"]).sum())
+    n_racks = int(nodes["rack"].max(initial=0)) + 1
+    if out_rows is None:
+        out_rows = max(1 << 15, 16 * total + 4 * n_nodes)
+    stays = empty(n_jobs, STAY, node=NONE, taker=NONE, plan=NONE, patient_s=NEVER_S)
+    stays["account"], stays["gpus"] = jobs["account"], jobs["gpus"]
+    stays["budgeted"] = jobs["min_runtime_s"] > 0
+    entries = empty(n_entries, ENTRY, next=NONE, prev=NONE, queue=NONE)
+    entries["job"] = np.repeat(np.arange(n_jobs, dtype=np.int32), _bit_count(jobs["clusters"]))
+    posts = empty(n_nodes, POST, plan_s=NEVER_S, plan=NONE, next_of_gang=NONE)
+    posts["next_of_plan"] = posts["next_of_claim"] = NONE
+    posts["free"] = nodes["gpus"]
+    scenes = empty(n_clusters, SCENE, dirty=True)
+    scenes["healthy"] = scenes["capacity"] = scenes["free"] = clusters["gpus"]
+    scenes["unit"] = clusters["node_gpus"]
+    counts = empty(1, COUNTS)
+    return Board(
+        stays=stays,
+        entries=entries,
+        queues=empty(rows * LANES, QUEUE, head=NONE, tail=NONE),
+        posts=posts,
+        on_node=np.full((n_nodes, most), NONE, np.int32),
+        standings=_standings(lab),
+        purses=empty(n_accounts, PURSE),
+        scenes=scenes,
+        plans=empty(n_clusters * 64, PLAN, job=NONE),
+        claims=np.full(total + 1, NONE, np.int32),
+        log=empty(max(log_rows, 8 * total + 8 * rows), LOG),
+        rooms=np.zeros((n_clusters * KINDS, most + 1), np.int64),
+        counts=counts,
+        out=empty(out_rows, EVENT),
+        placed=empty(out_rows, PLACEMENT),
+        walk=np.full(rows, NONE, np.int32),
+        by_account=empty(rows, SCRATCH_ACCOUNT),
+        by_node=empty(n_nodes, SCRATCH_NODE),
+        by_job=empty(n_jobs, SCRATCH_JOB),
+        picked=np.full(total + 8, NONE, np.int32),
+        order=np.full(n_nodes, NONE, np.int32),
+        chosen=np.full(n_nodes, NONE, np.int32),
+        racks=np.zeros(n_racks, np.int64),
+    )
+
+
+def _bit_count(masks: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.bitwise_count(masks.astype(np.uint64)).astype(np.int64)
+
+
+def _standings(lab: Lab) -> Table:
+    """Children of every account in a chain, in the order of the lab."""
+    n_accounts = len(lab.accounts)
+    standings = empty(len(lab.clusters) * n_accounts, STANDING, first_sorted=NONE, next_sorted=NONE, oldest_s=NEVER_S)
+    for cluster in range(len(lab.clusters)):
+        base = cluster * n_accounts
+        for account in range(n_accounts):
+            child, sibling = lab.accounts["first_child"][account], lab.accounts["next_sibling"][account]
+            standings["first_sorted"][base + account] = NONE if child == NONE else base + child
+            standings["next_sorted"][base + account] = NONE if sibling == NONE else base + sibling
+    return standings
+
+
+def as_kernels_want(record: Any) -> Any:
+    """A Lab or Board of arrays, its tables as kernels want them here (see tables.columns)."""
+    return type(record)(*[columns(table) for table in record])
+
+
+def gpus_of(ugpu: int) -> float:
+    """Micro-GPUs as GPUs, for people."""
+    return ugpu / UGPU

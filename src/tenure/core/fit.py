@@ -1,0 +1,232 @@
+"""Where a job fits on what is free: one node's best fit, or a gang's whole nodes by racks.
+
+Ordinary work keeps out of the pool and breaks no promise; gangs prefer one rack, then few racks.
+"""
+
+from __future__ import annotations
+
+from tenure.core.board import KINDS, PLAIN, POOL, PROMISED, UNBUDGETED
+from tenure.core.contract import protection_s
+from tenure.core.kernel import kernel
+from tenure.core.waiting import lane_of
+from tenure.core.words import NONE, NodeState, Phase
+
+UP, RUNNING = int(NodeState.UP), int(Phase.RUNNING)
+HOUR_S = 3600
+NO_SCORE = 1e300
+POOL_FIRST = 1e6  #: more than any best-fit score: unbudgeted and quick work fills the pool first
+
+
+@kernel
+def node_size_for(lab, cluster, gpus):
+    """GPUs of the nodes a job is put on: 0 = one node holds it; else whole nodes of that size; NONE = no way."""
+    largest = lab.clusters.node_gpus[cluster]
+    if gpus <= largest:
+        return 0
+    for size in range(largest, 0, -1):
+        if gpus % size == 0 and lab.sizes[cluster, size] >= gpus // size:
+            return size
+    return NONE
+
+
+@kernel
+def keeps_promise(lab, board, policy, node, job, start_s):
+    """S17: a node under another job's promise takes only what is gone, or can be stopped, by then."""
+    if board.posts.plan[node] == NONE or board.plans.job[board.posts.plan[node]] == job:
+        return True
+    if not board.stays.budgeted[job]:
+        return True
+    return start_s + protection_s(policy, lab.jobs.min_runtime_s[job]) <= board.posts.plan_s[node]
+
+
+@kernel
+def suits(lab, board, policy, node, job, now_s):
+    """The node is in service, of the right type, and the job would break no promise on it."""
+    if board.posts.state[node] != UP:
+        return False
+    if lab.jobs.gpu_type[job] != NONE and lab.jobs.gpu_type[job] != lab.nodes.gpu_type[node]:
+        return False
+    return keeps_promise(lab, board, policy, node, job, now_s)
+
+
+@kernel
+def _has_room(board, cluster, kind, gpus):
+    rooms = board.rooms
+    row = cluster * KINDS + kind
+    for free in range(rooms.shape[1] - 1, gpus - 1, -1):
+        if rooms[row, free] > 0:
+            return True
+    return False
+
+
+@kernel
+def any_room(board, cluster, gpus, use_pool):
+    """Whether some node has so many GPUs to take: necessary, and quick to know."""
+    if _has_room(board, cluster, PLAIN, gpus) or _has_room(board, cluster, PROMISED, gpus):
+        return True
+    return use_pool and _has_room(board, cluster, POOL, gpus)
+
+
+@kernel
+def whole_pool_nodes(lab, board, cluster):
+    """Pool nodes with every GPU free."""
+    count = 0
+    first = board.scenes.pool_first[cluster]
+    for node in range(first, first + board.scenes.pool_nodes[cluster]):
+        if board.posts.state[node] == UP and board.posts.avail[node] == lab.nodes.gpus[node]:
+            count += 1
+    return count
+
+
+@kernel
+def _lengthens_h(board, node, until_s, now_s):
+    """Hours by which a protection up to `until_s` would outlast all that is on the node."""
+    latest_s = now_s
+    for k in range(board.posts.n_jobs[node]):
+        job = board.on_node[node, k]
+        if board.stays.phase[job] == RUNNING:
+            latest_s = max(latest_s, board.stays.protected_until_s[job])
+    return max(0, until_s - latest_s) / HOUR_S
+
+
+@kernel
+def find_node(lab, board, policy, cluster, job, now_s):
+    """Best fit of a job of at most one node on free GPUs: its node, or NONE.
+
+    Protections are kept together: a node counts as fuller the less the job would lengthen its protection.
+    """
+    gpus = board.stays.gpus[job]
+    lane = lane_of(board, job)
+    unbudgeted = lane == UNBUDGETED
+    use_pool = unbudgeted or board.stays.quick[job]
+    if not any_room(board, cluster, gpus, use_pool):
+        return NONE
+    spare_one = unbudgeted and board.scenes.pool_nodes[cluster] > 0 and whole_pool_nodes(lab, board, cluster) <= 1
+    until_s = now_s + protection_s(policy, lab.jobs.min_runtime_s[job])
+    best, best_score = NONE, NO_SCORE
+    first = lab.clusters.first_node[cluster]
+    for node in range(first, first + lab.clusters.n_nodes[cluster]):
+        avail = board.posts.avail[node]
+        if avail < gpus or not suits(lab, board, policy, node, job, now_s):
+            continue
+        score = float(avail - gpus)
+        if board.posts.pool[node]:
+            if not use_pool or (spare_one and avail == lab.nodes.gpus[node]):
+                continue
+            score -= POOL_FIRST
+        elif unbudgeted and board.posts.plan[node] != NONE:
+            score -= POOL_FIRST
+        if not unbudgeted and gpus < lab.nodes.gpus[node]:
+            score += policy.lengthen_weight * _lengthens_h(board, node, until_s, now_s)
+        if score < best_score:
+            best, best_score = node, score
+    return best
+
+
+@kernel
+def _best_rack(lab, board, n, need):
+    """The rack with the fewest but enough candidates of `order[:n]`, or NONE. Counts all racks in `racks`."""
+    racks = board.racks
+    for k in range(n):
+        racks[lab.nodes.rack[board.order[k]]] = 0
+    for k in range(n):
+        racks[lab.nodes.rack[board.order[k]]] += 1
+    best = NONE
+    for k in range(n):
+        rack = lab.nodes.rack[board.order[k]]
+        if racks[rack] >= need and (best == NONE or racks[rack] < racks[best]):
+            best = rack
+    return best
+
+
+@kernel
+def choose_by_rack(lab, board, n, need, same_rack):
+    """Choose `need` of the candidates `order[:n]`: one rack if it can be, else the fullest racks first.
+
+    Writes `chosen[:need]`; False if it cannot be (too few, or same_rack asked and no rack has enough).
+    """
+    if n < need:
+        return False
+    rack = _best_rack(lab, board, n, need)
+    if rack == NONE and same_rack:
+        return False
+    count = 0
+    while count < need:
+        if rack == NONE:  # the rack with most candidates left
+            for k in range(n):
+                other = lab.nodes.rack[board.order[k]]
+                if board.racks[other] > 0 and (rack == NONE or board.racks[other] > board.racks[rack]):
+                    rack = other
+        for k in range(n):
+            if count < need and lab.nodes.rack[board.order[k]] == rack:
+                board.chosen[count] = board.order[k]
+                count += 1
+        board.racks[rack] = 0
+        rack = NONE
+    return True
+
+
+@kernel
+def find_gang(lab, board, policy, cluster, job, now_s):
+    """S18: whole free nodes for a gang, in `board.chosen`; gives how many, 0 = they are not there.
+
+    The pool is taken only if the gang fits nowhere without it.
+    """
+    gpus = board.stays.gpus[job]
+    size = node_size_for(lab, cluster, gpus)
+    if size <= 0:
+        return 0
+    need = gpus // size
+    if board.scenes.free[cluster] < gpus:
+        return 0
+    first = lab.clusters.first_node[cluster]
+    for with_pool in range(2):
+        n = 0
+        for node in range(first, first + lab.clusters.n_nodes[cluster]):
+            if board.posts.avail[node] != size or lab.nodes.gpus[node] != size:
+                continue
+            if board.posts.pool[node] and not with_pool:
+                continue
+            if suits(lab, board, policy, node, job, now_s):
+                board.order[n] = node
+                n += 1
+        if choose_by_rack(lab, board, n, need, lab.jobs.same_rack[job]):
+            return need
+    return 0
+
+
+@kernel
+def find_place(lab, board, policy, cluster, job, now_s):
+    """Set `stays.node` and `n_nodes` (and `chosen`) to a free place for the job; False if there is none."""
+    stays = board.stays
+    if stays.gpus[job] <= lab.clusters.node_gpus[cluster]:
+        node = find_node(lab, board, policy, cluster, job, now_s)
+        if node == NONE:
+            return False
+        stays.node[job], stays.n_nodes[job] = node, 1
+        return True
+    need = find_gang(lab, board, policy, cluster, job, now_s)
+    if need == 0:
+        return False
+    stays.node[job], stays.n_nodes[job] = board.chosen[0], need
+    return True
+
+
+@kernel
+def could_ever_fit(lab, board, cluster, job):
+    """Whether the nodes in service could hold the job if they were empty."""
+    gpus = board.stays.gpus[job]
+    size = node_size_for(lab, cluster, gpus)
+    if size == NONE:
+        return False
+    first = lab.clusters.first_node[cluster]
+    count = 0
+    for node in range(first, first + lab.clusters.n_nodes[cluster]):
+        wrong_type = lab.jobs.gpu_type[job] != NONE and lab.jobs.gpu_type[job] != lab.nodes.gpu_type[node]
+        if board.posts.state[node] != UP or wrong_type:
+            continue
+        if size == 0 and lab.nodes.gpus[node] >= gpus:
+            return True
+        if size > 0 and lab.nodes.gpus[node] == size:
+            count += 1
+    return size > 0 and count >= gpus // size

@@ -1,0 +1,226 @@
+"""S13: whom to stop so that a claimant fits: chosen together with the nodes they free, least loss first.
+
+If the claimant would not fit afterwards, nobody is stopped. Sets are legal as a whole: `by_account.taken`
+adds up what is taken from each owner.
+"""
+
+from __future__ import annotations
+
+from tenure.core.contract import loss_gpu_s, protection_s, rule_to_take
+from tenure.core.fit import NO_SCORE, node_size_for, suits
+from tenure.core.kernel import kernel
+from tenure.core.waiting import lane_of
+from tenure.core.board import BUDGETED
+from tenure.core.words import NONE
+
+NOT_FOUND = NO_SCORE
+AVOIDED = 1e15  #: a quick claimant stops budgeted work only where nothing else will do
+
+
+@kernel
+def _owner(lab, board, job):
+    return board.stays.cluster[job] * len(lab.accounts) + board.stays.account[job]
+
+
+@kernel
+def _pick(lab, board, job, stamp, n):
+    """Add a victim to the set under trial."""
+    board.by_job.stamp[job] = stamp
+    board.picked[n] = job
+    if board.stays.budgeted[job]:
+        board.by_account.taken[_owner(lab, board, job)] += board.stays.gpus[job]
+    return n + 1
+
+
+@kernel
+def _unpick(lab, board, k, n):
+    """Take the k-th victim out of the set under trial."""
+    job = board.picked[k]
+    board.by_job.stamp[job] = 0
+    if board.stays.budgeted[job]:
+        board.by_account.taken[_owner(lab, board, job)] -= board.stays.gpus[job]
+    for later in range(k, n - 1):
+        board.picked[later] = board.picked[later + 1]
+    return n - 1
+
+
+@kernel
+def drop_picks(lab, board, start, n):
+    """Forget the victims `picked[start:n]`."""
+    while n > start:
+        n = _unpick(lab, board, n - 1, n)
+    return n
+
+
+@kernel
+def _gpus_on_node(lab, board, job, node):
+    return board.stays.gpus[job] if board.stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
+
+
+@kernel
+def _best_victim(lab, board, policy, node, taker, stamp, now_s):
+    """The legal victim on the node that loses least for each GPU it frees there; (job, loss), NONE if none."""
+    best, best_loss, best_rate = NONE, NOT_FOUND, NOT_FOUND
+    quick = board.stays.quick[taker]
+    for k in range(board.posts.n_jobs[node]):
+        job = board.on_node[node, k]
+        if not board.stays.soft[job] or board.by_job.stamp[job] == stamp:
+            continue
+        board.counts.searched[0] += 1
+        if rule_to_take(lab, board, policy, job, taker, now_s) == 0:
+            continue
+        loss = loss_gpu_s(lab, board, policy, job, now_s)
+        if quick and board.stays.budgeted[job]:
+            loss += AVOIDED
+        rate = loss / _gpus_on_node(lab, board, job, node)
+        if rate < best_rate:
+            best, best_loss, best_rate = job, loss, rate
+    return best, best_loss
+
+
+@kernel
+def clear_node(lab, board, policy, node, taker, need, start, now_s):
+    """Pick victims on the node until `need` GPUs can be taken there; continues the set `picked[:start]`.
+
+    Gives (number picked, loss); (start, NOT_FOUND) and nothing picked if the node cannot be cleared so far.
+    """
+    stamp = board.counts.stamp[0]
+    room = board.posts.avail[node]
+    for k in range(start):  # gangs already in the set free their GPUs here too
+        job = board.picked[k]
+        if board.stays.n_nodes[job] > 1:
+            for m in range(board.posts.n_jobs[node]):
+                if board.on_node[node, m] == job:
+                    room += lab.nodes.gpus[node]
+    n, total = start, 0.0
+    while room < need:
+        job, loss = _best_victim(lab, board, policy, node, taker, stamp, now_s)
+        if job == NONE:
+            return drop_picks(lab, board, start, n), NOT_FOUND
+        n = _pick(lab, board, job, stamp, n)
+        room += _gpus_on_node(lab, board, job, node)
+        total += loss
+    k = start
+    while k < n:  # the last pick may have made an earlier one needless
+        job = board.picked[k]
+        gpus = _gpus_on_node(lab, board, job, node)
+        if room - gpus >= need:
+            loss = loss_gpu_s(lab, board, policy, job, now_s)
+            if board.stays.quick[taker] and board.stays.budgeted[job]:
+                loss += AVOIDED
+            total -= loss
+            room -= gpus
+            n = _unpick(lab, board, k, n)
+        else:
+            k += 1
+    return n, total
+
+
+@kernel
+def _may_clear(lab, board, policy, node, taker, need, now_s):
+    """Cheap tests before victims are weighed on a node."""
+    if board.posts.avail[node] + board.posts.soft[node] < need:
+        return False
+    if board.posts.pool[node] and lane_of(board, taker) == BUDGETED:
+        return False
+    return suits(lab, board, policy, node, taker, now_s + policy.grace_budgeted_s)
+
+
+@kernel
+def find_node_to_clear(lab, board, policy, cluster, taker, now_s):
+    """The node where making room for a claimant of at most one node loses least: (node, victims, loss).
+
+    The victims are `picked[:n]`. (NONE, 0, NOT_FOUND) if no legal set makes room.
+    """
+    gpus = board.stays.gpus[taker]
+    best, best_loss = NONE, NOT_FOUND
+    first = lab.clusters.first_node[cluster]
+    promised_whole = protection_s(policy, lab.jobs.min_runtime_s[taker]) > 0
+    for node in range(first, first + lab.clusters.n_nodes[cluster]):
+        if not _may_clear(lab, board, policy, node, taker, gpus, now_s):
+            continue
+        plan = board.posts.plan[node]
+        if plan != NONE and promised_whole and gpus == lab.nodes.gpus[node] and board.plans.job[plan] != taker:
+            continue
+        board.counts.stamp[0] += 1
+        n, loss = clear_node(lab, board, policy, node, taker, gpus, 0, now_s)
+        drop_picks(lab, board, 0, n)
+        if loss < best_loss:
+            best, best_loss = node, loss
+    if best == NONE:
+        return NONE, 0, NOT_FOUND
+    board.counts.stamp[0] += 1
+    n, loss = clear_node(lab, board, policy, best, taker, gpus, 0, now_s)
+    return best, n, loss
+
+
+@kernel
+def _rank_nodes(lab, board, policy, cluster, taker, size, now_s):
+    """Nodes that could be cleared whole for a gang, cheapest first, in `order`; gives how many."""
+    first = lab.clusters.first_node[cluster]
+    n = 0
+    for node in range(first, first + lab.clusters.n_nodes[cluster]):
+        if lab.nodes.gpus[node] != size or not _may_clear(lab, board, policy, node, taker, size, now_s):
+            continue
+        if board.posts.plan[node] != NONE and board.plans.job[board.posts.plan[node]] != taker:
+            continue
+        board.counts.stamp[0] += 1
+        picks, loss = clear_node(lab, board, policy, node, taker, size, 0, now_s)
+        drop_picks(lab, board, 0, picks)
+        if loss == NOT_FOUND:
+            continue
+        board.by_node.cost[node] = loss
+        k = n
+        while k > 0 and board.by_node.cost[board.order[k - 1]] > loss:
+            board.order[k] = board.order[k - 1]
+            k -= 1
+        board.order[k] = node
+        n += 1
+    return n
+
+
+@kernel
+def find_nodes_to_clear(lab, board, policy, cluster, taker, now_s):
+    """S13 for a gang: whole nodes that together lose least: (nodes in `chosen`, victims in `picked`, loss)."""
+    gpus = board.stays.gpus[taker]
+    size = node_size_for(lab, cluster, gpus)
+    if size <= 0:
+        return 0, 0, NOT_FOUND
+    need = gpus // size
+    ranked = _rank_nodes(lab, board, policy, cluster, taker, size, now_s)
+    if ranked < need:
+        return 0, 0, NOT_FOUND
+    rack = NONE
+    if lab.jobs.same_rack[taker]:
+        rack = _cheapest_rack(lab, board, ranked, need)
+        if rack == NONE:
+            return 0, 0, NOT_FOUND
+    board.counts.stamp[0] += 1
+    count, n, total = 0, 0, 0.0
+    for k in range(ranked):
+        node = board.order[k]
+        if rack != NONE and lab.nodes.rack[node] != rack:
+            continue
+        picks, loss = clear_node(lab, board, policy, node, taker, size, n, now_s)
+        if loss == NOT_FOUND:
+            continue
+        n, total = picks, total + loss
+        board.chosen[count] = node
+        count += 1
+        if count == need:
+            return count, n, total
+    drop_picks(lab, board, 0, n)
+    return 0, 0, NOT_FOUND
+
+
+@kernel
+def _cheapest_rack(lab, board, ranked, need):
+    """The rack whose first `need` ranked nodes come earliest in the ranking, or NONE."""
+    for k in range(ranked):
+        board.racks[lab.nodes.rack[board.order[k]]] = 0
+    for k in range(ranked):
+        rack = lab.nodes.rack[board.order[k]]
+        board.racks[rack] += 1
+        if board.racks[rack] == need:
+            return rack
+    return NONE
