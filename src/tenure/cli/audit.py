@@ -1,0 +1,39 @@
+"""`tenure audit`: owed and delivered, of a story."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tenure.cli import options
+
+
+def audit(
+    story: Annotated[
+        Path | None, typer.Argument(metavar="STORY", help="A story as --log writes it: .jsonl, .gz, .zst.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="30d", help="Only so long before its end; default: all after warm-up."),
+    ] = None,
+    json: options.Json = None,
+    report: options.Report = None,
+) -> None:
+    """Say what each account was owed and got, how long jobs waited and what was lost.
+
+    Nothing but the story is looked at, so anyone who has the file gets the same numbers.
+    """
+    from tenure.cli import screen, tables
+    from tenure.service import audits
+
+    results = screen.Results(json, report, inputs=() if story is None else (story,))
+    audited = audits.audit(story, since=since)
+    screen.warn(audited.warnings)
+    if report is not None:
+        audits.write_page(audited, report)
+    results.give(
+        audited.measures,
+        lambda console: tables.played(console, audited.heading, audited.measures, audited.shares),
+    )

@@ -1,0 +1,47 @@
+"""`tenure compare`: the same worlds under several policies."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tenure.cli import options
+
+
+def compare(
+    scenario: options.Scenario,
+    *,
+    policies: Annotated[
+        str, typer.Option(metavar="NAME,NAME…", help="budget, window, fifo, fifo-backfill, priority.")
+    ] = "budget,window",
+    seeds: Annotated[str, typer.Option(metavar="1-5", help="Seeds: a range, a list or both.")] = "1-5",
+    set_: options.Set = None,
+    workers: options.Workers = None,
+    json: options.Json = None,
+    report: options.Report = None,
+) -> None:
+    """Play the same worlds under several policies and set the outcomes side by side.
+
+    What chance decides is drawn before, so job for job every policy meets the same demand. With exactly two
+    policies the difference for each account is shown too. Ctrl-C keeps what was finished.
+    """
+    from tenure.cli import screen, tables_of_runs
+    from tenure.service import compare as comparing
+
+    results = screen.Results(json, report, inputs=(scenario,))
+    with screen.progress() as moved:
+        compared = comparing.compare(
+            scenario,
+            options.names(policies),
+            options.seed_list(seeds),
+            set_=options.assignments(set_),
+            workers=workers,
+            progress=moved,
+            keep=results.json_path,
+        )
+    screen.warn(compared.warnings)
+    if report is not None and compared.runs:
+        comparing.write_page(compared, report)
+    results.give(compared.as_json(), lambda console: tables_of_runs.compared(console, compared))
+    screen.end_of_many(compared)

@@ -1,0 +1,50 @@
+"""`tenure`: the command. A file a noun; whatever is heavy is imported inside the command that needs it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tenure.cli import audit, compare, policy, questions, simulate, sweep, trace
+from tenure.cli.endings import Answers
+
+app = typer.Typer(
+    name="tenure",
+    cls=Answers,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from tenure import __version__
+
+        typer.echo(f"tenure {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def tenure(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Share a GPU cluster by budgets of GPU time, rehearse the rules on real jobs, prove who got what."""
+
+
+app.command()(simulate.simulate)
+app.command()(compare.compare)
+app.command()(sweep.sweep)
+app.command("what-if")(questions.what_if)
+app.command("next-preempted")(questions.next_preempted)
+app.command()(audit.audit)
+app.add_typer(trace.app, name="trace")
+app.add_typer(policy.app, name="policy")
+
+
+def main() -> None:
+    """Entry point of the `tenure` script."""
+    app()

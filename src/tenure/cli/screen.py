@@ -1,0 +1,134 @@
+"""What goes to the terminal: results to stdout, everything else to stderr; bars only where someone looks."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tenure.cli.endings import FAILED, INTERRUPTED, complain
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tenure.service.many import Runs
+
+ProgressCall = Callable[[float, str], None]
+
+PATIENCE_S = 1.0  #: a bar appears only for what takes longer
+WIDEST = 120  #: columns
+
+
+class Results:
+    """Where a command's answer goes: a table to stdout, its numbers to a file, or JSON alone to stdout.
+
+    Raises BadInput at once for a file that could not be written, before any work is done.
+    """
+
+    def __init__(self, json: str | None, *others: Path | None, inputs: tuple[Path, ...] = ()) -> None:
+        from tenure.service.outputs import check_writable
+
+        self.json_alone = json == "-"
+        self.json_path = None if json is None or self.json_alone else Path(json)
+        check_writable(self.json_path, *others, inputs=inputs)
+
+    def give(self, numbers: Mapping[str, Any], table: Callable[[Console], None]) -> None:
+        """Write `numbers` where they are wanted, and print the table unless stdout is for JSON alone."""
+        from tenure.service.outputs import json_text, write_json
+
+        if self.json_path is not None:
+            write_json(numbers, self.json_path)
+        if self.json_alone:
+            sys.stdout.write(json_text(numbers))
+        else:
+            table(console())
+
+
+def console() -> Console:
+    """The console of tables: stdout, at most 120 columns wide."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal or console.width > WIDEST:
+        console.width = WIDEST
+    return console
+
+
+def warn(warnings: list[str]) -> None:
+    """Each warning on a line of its own, on stderr."""
+    for warning in warnings:
+        complain(warning, "note")
+
+
+@contextmanager
+def progress(compiles: bool = True) -> Iterator[ProgressCall | None]:
+    """A bar on stderr that a callback(part from 0 to 1, what is being done) moves; None off a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task("starting", total=1.0)
+    begun, shown = time.monotonic(), False
+
+    def show() -> None:
+        nonlocal shown
+        if not shown:
+            shown = True
+            bar.start()
+
+    def move(part: float, doing: str) -> None:
+        bar.update(task, total=1.0, completed=part, description=doing)
+        if time.monotonic() - begun > PATIENCE_S:
+            show()
+
+    try:
+        if compiles and not _kernels_ready():
+            bar.update(task, total=None, description="compiling the kernels for this machine (once) …")
+            show()
+        yield move
+    finally:
+        if shown:
+            bar.stop()
+
+
+def _kernels_ready() -> bool:
+    from tenure.service.readiness import kernels_ready
+
+    return kernels_ready()
+
+
+def end_of_many(runs: Runs) -> None:
+    """Leave as interrupted or failed where some plays are missing, saying which and what was kept."""
+    import typer
+
+    for failure in runs.failures:
+        complain(f"this play failed: {failure}")
+    if runs.interrupted:
+        kept = "" if runs.kept_in is None else f"; they are in {runs.kept_in}"
+        complain(f"stopped by Ctrl-C after {len(runs.runs)} of {runs.asked} plays{kept}", "note")
+        raise typer.Exit(INTERRUPTED)
+    if runs.failures:
+        raise typer.Exit(FAILED)
