@@ -67,9 +67,9 @@ def knobs_page() -> str:
         "# Policies and their knobs",
         NOTE,
         "`tenure policy show` prints the same. A knob is set under `policy:` in a lab's file (a dot is a\n"
-        "level: `grace: {budgeted: 5m}`) or with `--set policy.KEY=VALUE` for one play; `tenure sweep` takes\n"
-        "lists of values. Durations are written `90s`, `15m`, `8h`, `7d` or as plain seconds, parts as `25%`\n"
-        "or `0.25`; `auto` follows the size of the cluster.",
+        "level: `grace: {budgeted: 5m}`) or with `--set policy.KEY=VALUE` for one play; `tenure sweep`\n"
+        "takes lists of values. Durations are written `90s`, `15m`, `8h`, `7d` or as plain seconds, parts\n"
+        "as `25%` or `0.25`; `auto` follows the size of the cluster.",
         "## Policies",
         "| `--policy` | what it does |\n| --- | --- |\n"
         + "\n".join(f"| `{name}` | {meaning} |" for name, meaning in shown["policies"].items()),
