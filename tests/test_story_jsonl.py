@@ -192,7 +192,8 @@ def test_what_is_wrong_is_told_with_its_line() -> None:
     assert "line 2: account 'nobody'" in broken(f"{lines[0]}\n{stray}")
     many = json.dumps(first | {"gpus": "many"})
     assert "line 2" in broken(f"{lines[0]}\n{many}")
-    lone = {"event": "stopped", "t": 5, "n": 2, "job": "ghost", "account": "q", "attempt": 1}
+    lone = {"event": "stopped", "t": 5, "n": 2, "job": "ghost", "account": "q",
+            "attempt": 1, "end": "finished", "held_gpu_s": 1, "lost_gpu_s": 0}
     said = broken(f"{lines[0]}\n{json.dumps(lone)}")
     assert "line 2: job 'ghost' is stopped before it was submitted" in said
 
