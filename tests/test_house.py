@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tenure.core.kernel import KERNEL_ROOMS
 from tenure.core.words import Reason
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -198,6 +199,18 @@ def test_a_library_is_imported_in_its_one_room() -> None:
                     "call that room, or hand it what it needs"
                 )
     fail_if(found)
+
+
+def test_kernels_stand_where_the_cache_looks() -> None:
+    """A kernel in another room would go on answering from old code (docs/decisions/0006-compile-cache.md)."""
+    fail_if(
+        [
+            f"{short(path)}: @kernel outside {KERNEL_ROOMS}: add its room to KERNEL_ROOMS in core/kernel.py"
+            for path in sources()
+            if path.relative_to(PACKAGE).parts[0] not in KERNEL_ROOMS
+            and any(is_kernel(function) for _, function in functions(path))
+        ]
+    )
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
