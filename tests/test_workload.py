@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from tenure.core.words import NEVER_S, NONE, Kind
+from tenure.settings.errors import BadInput
+from tenure.settings.lab import lab_of, leaf_paths
 from tenure.simulator.workload import (
     SHAPES,
     Drawn,
     Leaf,
     Shape,
-    ShapeError,
     draw_workload,
     shape_from,
     shape_lab,
@@ -40,25 +41,14 @@ def flat(shape: Shape, **changed: float) -> list[Leaf]:
     return [Leaf(name, row + 1, share) for row, (name, share) in enumerate(shares.items())]
 
 
-def leaves_of(lab: dict) -> list[Leaf]:
-    """The leaves of any tree that `shape_lab` makes, in depth-first order."""
-    found: list[Leaf] = []
-
-    def walk(path: str, accounts: dict, share: float) -> None:
-        for name, account in accounts.items():
-            below = f"{path}{name}"
-            part = share * float(account["share"].rstrip("%")) / 100
-            if "accounts" in account:
-                walk(below + "/", account["accounts"], part)
-            elif "researchers" in account:
-                people = account["researchers"]
-                for person in people:
-                    found.append(Leaf(f"{below}/{person}", 1 + len(found), part / len(people)))
-            else:
-                found.append(Leaf(below, 1 + len(found), part))
-
-    walk("", lab["accounts"], 1.0)
-    return found
+def leaves_of(raw: dict) -> list[Leaf]:
+    """The leaves of a lab's mapping, as the lab's own reader sees them: shares in millionths."""
+    lab = lab_of(raw)
+    whole = [1.0]
+    for account in lab.accounts[1:]:
+        whole.append(whole[account.parent] * account.shares[0] / 1_000_000)
+    rows = lab.rows()
+    return [Leaf(path, rows[path], whole[rows[path]]) for path in leaf_paths(lab)]
 
 
 def drawn(shape: Shape, *, leaves: list[Leaf] | None = None, seed: int = 1, days: float = 37) -> Drawn:
@@ -423,21 +413,33 @@ def test_parameters_of_a_shape_can_be_given_and_wrong_ones_are_named():
     )
     assert (shape.nodes, shape.debug_per_hour, shape.classes[0].gpus) == (64, 10.0, (1, 2))
     assert SHAPES["ai2"].nodes == 128
+    text = shape_from({"shape": "sat", "debug_per_hour": "12.5", "restart_s": "2m", "debug_by_share": "40%"})
+    assert (text.debug_per_hour, text.restart_s, text.debug_by_share) == (12.5, 120, 0.4)
+    assert shape_from({"shape": "philly", "file": "jobs.csv"}) == SHAPES["philly"]
     for given, words in [
         ({"shape": "huge"}, "workload.shape"),
-        ({"shape": "ai2", "node": 3}, "workload.node"),
+        ({}, "workload.shape"),
+        (
+            {"shape": "ai2", "node": 3},
+            "workload.node: found an unknown parameter; allowed: did you mean nodes",
+        ),
+        ({"shape": "ai2", "file": "jobs.csv"}, "workload.file"),
         ({"shape": "ai2", "nodes": "many"}, "whole number"),
-        ({"shape": "ai2", "nodes": 0}, "at least one node"),
-        ({"shape": "ai2", "busy_target": -1}, "not negative"),
-        ({"shape": "ai2", "tree": "bush"}, "flat, programs, researchers"),
+        ({"shape": "ai2", "nodes": 0}, "more than 0"),
+        ({"shape": "ai2", "busy_target": -1}, "from 0"),
+        ({"shape": "ai2", "save_on_notice": 3}, "true or false"),
+        ({"shape": "ai2", "tree": "bush"}, "flat | programs | researchers"),
+        ({"shape": "ai2", "classes": [1]}, "workload.classes"),
         ({"shape": "ai2", "classes": {"small": {"part": 0.9}}}, "sum to 1"),
         ({"shape": "ai2", "classes": {"tiny": {"part": 0.9}}}, "workload.classes.tiny"),
-        ({"shape": "ai2", "classes": {"large": {"gpus": [12]}}}, "12 GPUs"),
+        ({"shape": "ai2", "classes": {"large": {"gpus": [12]}}}, "workload.classes.large.gpus"),
+        ({"shape": "ai2", "classes": {"large": {"protection_h": [1, 2, 3]}}}, "list of 2 numbers"),
         ({"shape": "ai2", "shares_percent": [80, 30]}, "at most 100"),
     ]:
-        with pytest.raises(ShapeError, match=words):
+        with pytest.raises(BadInput) as caught:
             shape_from(given)
-    with pytest.raises(ShapeError, match="needs a trace of arrivals"):
+        assert words in str(caught.value)
+    with pytest.raises(BadInput, match="a trace of arrivals"):
         draw_workload(
             SHAPES["philly"], leaves=flat(SHAPES["philly"]), cluster_gpus=1024, seed=1, until_s=DAY_S
         )
@@ -507,9 +509,6 @@ def test_a_trace_of_arrivals_is_read_in_order_of_time(tmp_path):
     assert read.run_s.tolist() == [2951, 66]
     assert [read.tenants[row] for row in read.tenant] == ["red", "blue"]
     assert read.gpus.tolist() == [16, 1]
-    path.write_text("timestamp,duration,num_gpus\n1,2,3\n")
-    with pytest.raises(ShapeError, match="no column cluster"):
-        read_arrivals(path)
-    path.write_text("timestamp,duration,num_gpus,cluster\nyesterday,2,3,x\n")
-    with pytest.raises(ShapeError, match="line 2"):
+    path.write_text("timestamp,num_gpus\n1,2\n")
+    with pytest.raises(BadInput, match="runtime"):
         read_arrivals(path)

@@ -23,6 +23,7 @@ import numpy as np
 from tenure.core.columns import JOB
 from tenure.core.tables import Table, empty
 from tenure.core.words import NEVER_S, NONE, Kind
+from tenure.settings.errors import BadInput
 from tenure.simulator.workload_arrivals import read_arrivals, trace_lists
 from tenure.simulator.workload_lists import (
     DAY_S,
@@ -36,7 +37,6 @@ from tenure.simulator.workload_lists import (
 from tenure.simulator.workload_shapes import (
     SHAPES,
     Shape,
-    ShapeError,
     account_name,
     shape_from,
     shape_lab,
@@ -80,22 +80,20 @@ def draw_workload(
 
     Lists are long enough that none runs dry before `until_s` under any policy (`workload_lists.enough`). In a
     lab made by `shape_lab` an account is known by its name, so that it has the same jobs in every tree; in
-    another lab by its place in `leaves`. Raises `ShapeError`, one sentence, for what cannot be drawn.
+    another lab by its place in `leaves`. Raises BadInput for what cannot be drawn.
     """
     if seed < 0:
-        raise ShapeError(f"seed: found {seed}; allowed: 0 or more")
+        raise BadInput("workload", "seed", str(seed), "0 or more")
     if not 0 < until_s <= LONGEST_S:
-        raise ShapeError(
-            f"until: found {until_s} s; drawn work needs an end within {LONGEST_S // DAY_S} days"
-        )
+        raise BadInput("workload", "until", f"{until_s} s", f"an end within {LONGEST_S // DAY_S} days")
     if not leaves or cluster_gpus <= 0:
-        raise ShapeError("workload: the lab has no accounts that could send work, or no GPUs")
+        raise BadInput("workload", "", "no account or no GPU", "a lab with both")
     draw = Draw(shape, seed, until_s, cluster_gpus)
     seats = number_seats(leaves, cluster_gpus)
     remarks: list[str] = []
     if shape.arrivals:
         if philly_file is None:
-            raise ShapeError(f"workload.file: missing; the shape {shape.name} needs a trace of arrivals")
+            raise BadInput("workload", "file", "nothing", "a trace of arrivals for the shape philly")
         lists, remarks = trace_lists(draw, seats, read_arrivals(philly_file))
     else:
         lists = [work_list(draw, seat) for seat in seats]
@@ -175,7 +173,6 @@ __all__ = [
     "Drawn",
     "Leaf",
     "Shape",
-    "ShapeError",
     "draw_workload",
     "shape_from",
     "shape_lab",

@@ -1,21 +1,18 @@
 """Arrivals of a real trace as closed-loop lists: tenants become accounts, by rank of the GPU-time they used.
 
-Meant for the Philly trace of 2017 (Jeon et al., ATC '19, CC-BY-4.0) with a row a job: `timestamp` (a date, or
-seconds), `duration` (s), `num_gpus`, `cluster` (the tenant). Rows may be unsorted; blank ones are skipped.
+Meant for the Philly trace of 2017 (Jeon et al., ATC '19, CC-BY-4.0); any trace with tenants will do.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tenure.simulator.traces import detect_format, read_trace
 from tenure.simulator.workload_lists import (
     DAY_S,
     OFFSET,
@@ -32,9 +29,6 @@ from tenure.simulator.workload_lists import (
     target_gpus,
     whole_s,
 )
-from tenure.simulator.workload_shapes import ShapeError
-
-_COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
 
 
 class Arrivals(NamedTuple):
@@ -56,49 +50,16 @@ class TenantJobs(NamedTuple):
 
 
 def read_arrivals(path: Path) -> Arrivals:
-    """Read the trace, plain or gzipped. Raises `ShapeError` if a column is missing or a row unreadable."""
-    opener = gzip.open if path.suffix == ".gz" else open
-    times: list[float] = []
-    runs: list[float] = []
-    gpus: list[int] = []
-    names: list[str] = []
-    with opener(path, "rt", encoding="utf-8", newline="") as file:
-        reader = csv.reader(file)
-        header = next(reader, [])
-        missing = [name for name in _COLUMNS if name not in header]
-        if missing:
-            raise ShapeError(f"{path}: no column {missing[0]}; a trace of arrivals has {', '.join(_COLUMNS)}")
-        at, run, size, tenant = (header.index(name) for name in _COLUMNS)
-        for line, row in enumerate(reader, start=2):
-            if not any(row):
-                continue
-            try:
-                times.append(_seconds(row[at]))
-                runs.append(float(row[run]))
-                gpus.append(int(float(row[size])))
-            except (ValueError, IndexError) as error:
-                raise ShapeError(f"{path}: line {line} cannot be read: {error}") from error
-            names.append(row[tenant])
-    if not times:
-        raise ShapeError(f"{path}: holds no jobs")
-    tenants, tenant_rows = np.unique(np.array(names), return_inverse=True)
-    order = np.argsort(np.array(times), kind="stable")
-    arrive = np.array(times)[order]
+    """The jobs of a trace in any format the importer knows; BadInput if it cannot be read."""
+    trace = read_trace(path, detect_format(path))
+    rows = trace.rows
     return Arrivals(
-        arrive_s=np.rint(arrive - arrive[0]).astype(np.int64),
-        run_s=np.maximum(np.array(runs)[order], 1.0),
-        gpus=np.maximum(np.array(gpus, np.int64)[order], 1),
-        tenant=tenant_rows.astype(np.int64)[order],
-        tenants=[str(name) for name in tenants],
+        arrive_s=rows["submit_s"] - rows["submit_s"][0],
+        run_s=rows["runtime_s"].astype(np.float64),
+        gpus=rows["gpus"].astype(np.int64),
+        tenant=rows["tenant"].astype(np.int64),
+        tenants=trace.tenants,
     )
-
-
-def _seconds(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def trace_lists(draw: Draw, seats: Sequence[Seat], arrivals: Arrivals) -> tuple[list[JobList], list[str]]:
@@ -159,7 +120,7 @@ def _trace_list(draw: Draw, seat: Seat, scaled: TenantJobs) -> JobList:
 
 def _left_out(draw: Draw, arrivals: Arrivals, tenants: Sequence[int], *, n_accounts: int) -> list[str]:
     remarks = []
-    few = [name for row, name in enumerate(arrivals.tenants) if row not in tenants]
+    few = sorted(name for row, name in enumerate(arrivals.tenants) if row not in tenants)
     if few:
         remarks.append(
             f"tenants with fewer than {draw.shape.least_jobs} jobs were left out: {', '.join(few)}"

@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 HOUR_S, DAY_S = 3600, 86400
 
 BLOCK = 1024  #: jobs drawn at a time; part of what a seed means
+SLACK = 1e-5  #: a part of an entitlement: shares are kept in millionths, and thirds do not sum to a whole
 
 #: The third number of a generator's seed. Never used for anything else.
 WORK, PHASES, DEBUG, UNBUDGETED, TRACE, OFFSET = range(6)
@@ -84,14 +85,14 @@ def generator(seed: int, account: int, stream: int, part: int = 0) -> np.random.
 
 
 def target_gpus(times: float, entitled_gpus: float) -> int:
-    """`times` entitlements in whole GPUs, rounded up (but for what floats add)."""
-    return math.ceil(times * entitled_gpus - 1e-9)
+    """`times` entitlements in whole GPUs, rounded up."""
+    return math.ceil(times * entitled_gpus * (1 - SLACK))
 
 
 def cap_gpus(entitled_gpus: float, draw: Draw) -> int:
     """Size of an account's largest job: its entitlement or `cap_gpus`, on whole nodes or a power of two."""
     node = draw.shape.gpus_per_node
-    most = int(min(max(float(draw.shape.cap_gpus), entitled_gpus + 1e-9), draw.cluster_gpus))
+    most = int(min(max(float(draw.shape.cap_gpus), entitled_gpus * (1 + SLACK)), draw.cluster_gpus))
     return most // node * node if most >= node else 1 << (max(most, 1).bit_length() - 1)
 
 

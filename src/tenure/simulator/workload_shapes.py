@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from tenure.core.columns import WHOLE
+from tenure.settings.errors import BadInput, nearest, shown
+from tenure.settings.units import duration_s, flag, number, one_of, share, whole
+
 TREES = ("flat", "programs", "researchers")
-_WHOLE_PPM = 1_000_000
-
-
-class ShapeError(ValueError):
-    """A workload asks for a shape or a parameter that does not exist, or gives a value it cannot have."""
+PAIRS = ("protection_h", "work_between_h", "trace_protection_part")  #: lists of two: from, to
+WHOLES = ("gpus", "unbudgeted_gpus", "debug_gpus", "debug_protection_s", "programs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,103 +137,107 @@ SHAPES: dict[str, Shape] = {
 }
 
 
-def shape_from(given: Mapping[str, Any]) -> Shape:
+def shape_from(given: Mapping[str, Any], *, file: str = "scenario") -> Shape:
     """
     The shape of a scenario's `workload`, as `{shape: ai2, nodes: 64, classes: {large: {part: 0.01}}}`.
 
-    Every parameter of `Shape` may be given; those of classes below their
-    names. Raises `ShapeError` with one sentence.
+    Every parameter of `Shape` may be given, those of classes below their names; `file` (the trace)
+    is for who draws. Keys that end in `_s` take durations. Raises BadInput.
     """
     name = given.get("shape")
     if name not in SHAPES:
-        raise ShapeError(f"workload.shape: found {name!r}; allowed: {', '.join(SHAPES)}")
+        raise BadInput(file, "workload.shape", shown(name), ", ".join(SHAPES))
     shape = SHAPES[name]
     changes: dict[str, Any] = {}
     for key, value in given.items():
-        if key == "shape":
-            continue
         if key == "classes":
-            changes[key] = _changed_classes(shape.classes, value)
-        else:
-            changes[key] = _checked("workload", shape, key, value)
+            changes[key] = _changed_classes(shape.classes, value, file)
+        elif key != "shape" and not (key == "file" and shape.arrivals):
+            changes[key] = _read(shape, key, value, file, f"workload.{key}")
     changed = dataclasses.replace(shape, **changes)
-    _check(changed)
+    _check(changed, file)
     return changed
 
 
-def _changed_classes(classes: tuple[JobClass, ...], given: Any) -> tuple[JobClass, ...]:
-    if not isinstance(given, Mapping):
-        raise ShapeError(
-            f"workload.classes: found {given!r}; allowed: a mapping from {', '.join(CLASS_NAMES)}"
-        )
+def _changed_classes(classes: tuple[JobClass, ...], given: Any, file: str) -> tuple[JobClass, ...]:
     result = dict(zip(CLASS_NAMES, classes, strict=True))
+    if not isinstance(given, Mapping):
+        raise BadInput(file, "workload.classes", shown(given), f"parameters below {', '.join(CLASS_NAMES)}")
     for name, values in given.items():
-        if name not in result or not isinstance(values, Mapping):
-            raise ShapeError(
-                f"workload.classes.{name}: found {values!r}; allowed: {', '.join(CLASS_NAMES)},"
-                " each with its parameters"
-            )
         where = f"workload.classes.{name}"
-        changes = {key: _checked(where, result[name], key, value) for key, value in values.items()}
+        if name not in result:
+            raise BadInput(file, where, "an unknown class", nearest(str(name), CLASS_NAMES))
+        if not isinstance(values, Mapping):
+            raise BadInput(file, where, shown(values), "a mapping of parameters")
+        changes = {k: _read(result[name], k, value, file, f"{where}.{k}") for k, value in values.items()}
         result[name] = dataclasses.replace(result[name], **changes)
     return tuple(result.values())
 
 
-def _checked(where: str, old: Any, key: str, value: Any) -> Any:
+def _read(old: Shape | JobClass, key: str, value: Any, file: str, where: str) -> Any:
     """`value` in the type the parameter has now."""
     names = [field.name for field in dataclasses.fields(old) if field.name not in ("name", "classes")]
     if key not in names:
-        raise ShapeError(f"{where}.{key}: no such parameter; allowed: {', '.join(names)}")
+        raise BadInput(file, where, "an unknown parameter", nearest(str(key), names))
     now = getattr(old, key)
-    if isinstance(now, bool):
-        if isinstance(value, bool):
-            return value
-        raise ShapeError(f"{where}.{key}: found {value!r}; allowed: true or false")
-    if isinstance(now, str):
-        if value in TREES:
-            return value
-        raise ShapeError(f"{where}.{key}: found {value!r}; allowed: {', '.join(TREES)}")
-    if isinstance(now, tuple) or now is None:
-        if isinstance(value, (list, tuple)) and value and all(_is_number(item) for item in value):
-            return tuple(value)
-        raise ShapeError(f"{where}.{key}: found {value!r}; allowed: a list of numbers that are not negative")
-    if not _is_number(value) or (isinstance(now, int) and value != int(value)):
-        kind = "whole number" if isinstance(now, int) else "number"
-        raise ShapeError(f"{where}.{key}: found {value!r}; allowed: a {kind} that is not negative")
-    return type(now)(value)
+    try:
+        if isinstance(now, bool):
+            return flag(value)
+        if isinstance(now, str):
+            return one_of(*TREES)(value)
+        if isinstance(now, int) and key.endswith("_s"):
+            return duration_s(value)
+        if isinstance(now, int):
+            return whole(0, 10**9)(value)
+        if isinstance(now, float):
+            return _number(value)
+        return _numbers(value, how_many=2 if now is None or key in PAIRS else None, whole_only=key in WHOLES)
+    except ValueError as error:
+        raise BadInput(file, where, shown(value), str(error)) from None
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
+def _number(value: Any) -> float:
+    allowed = "a number from 0 to 1e9"
+    if isinstance(value, str) and value.rstrip().endswith("%"):
+        return share(value) / WHOLE
+    exact = number(value, allowed)
+    if not 0 <= exact <= 10**9:
+        raise ValueError(allowed)
+    return float(exact)
 
 
-def _check(shape: Shape) -> None:
-    """What must hold between parameters, each a sentence if it does not."""
+def _numbers(value: Any, *, how_many: int | None, whole_only: bool) -> tuple[float, ...]:
+    noun = "whole numbers" if whole_only else "numbers"
+    allowed = f"a list of {how_many or 'at least one'} {noun}" if how_many != 1 else f"one of {noun}"
+    if not isinstance(value, (list, tuple)) or not value or (how_many and len(value) != how_many):
+        raise ValueError(allowed)
+    return tuple(whole(0, 10**9)(item) if whole_only else _number(item) for item in value)
+
+
+def _check(shape: Shape, file: str) -> None:
+    """What must hold between parameters."""
 
     def need(holds: bool, key: str, found: Any, allowed: str) -> None:
         if not holds:
-            raise ShapeError(f"workload.{key}: found {found}; allowed: {allowed}")
+            raise BadInput(file, f"workload.{key}", str(found), allowed)
 
+    for key in ("nodes", "gpus_per_node", "busy_days", "stretch_days", "split_parts", "widen_most"):
+        need(getattr(shape, key) > 0, key, getattr(shape, key), "more than 0")
     parts = sum(one.part for one in shape.classes)
     need(abs(parts - 1) < 1e-9, "classes", f"parts that sum to {parts:g}", "parts that sum to 1")
-    shares = sum(Fraction(str(share)) for share in shape.shares_percent)
-    need(shares <= 100, "shares_percent", f"a sum of {float(shares):g}", "at most 100")
-    fewest = len(shape.shares_percent)
-    need(
-        shape.tree == "flat" or len(shape.programs) == fewest,
-        "programs",
-        f"{len(shape.programs)} entries",
-        f"one for each of the {fewest} accounts",
-    )
-    need(shape.nodes > 0 and shape.gpus_per_node > 0, "nodes", "no GPUs", "at least one node with one GPU")
-    need(shape.busy_days > 0, "busy_days", shape.busy_days, "more than 0")
-    need(shape.stretch_days > 0, "stretch_days", shape.stretch_days, "more than 0")
-    need(shape.split_parts > 0, "split_parts", shape.split_parts, "at least 1")
-    sizes = [one.gpus for one in shape.classes] + [shape.unbudgeted_gpus, shape.debug_gpus]
+    shares = sum(Fraction(str(one)) for one in shape.shares_percent)
+    need(shares <= 100, "shares_percent", f"a sum of {float(shares):g}", "a sum of at most 100")
+    accounts = len(shape.shares_percent)
+    fits = shape.tree == "flat" or len(shape.programs) == accounts
+    need(fits, "programs", f"{len(shape.programs)} entries", f"one for each of the {accounts} accounts")
+    need(shape.debug_by_share <= 1, "debug_by_share", shape.debug_by_share, "at most 1")
+    need(all(shape.debug_protection_s), "debug_protection_s", "0", "more than 0: debug jobs are budgeted")
     node = shape.gpus_per_node
-    for gpus in (size for group in sizes for size in group):
-        fits = gpus == int(gpus) and gpus >= 1 and (gpus <= node or gpus % node == 0)
-        need(fits, "classes", f"a size of {gpus} GPUs", f"1 to {node}, or a multiple of {node}")
+    sizes = {f"classes.{name}.gpus": one.gpus for name, one in zip(CLASS_NAMES, shape.classes, strict=True)}
+    sizes |= {"unbudgeted_gpus": shape.unbudgeted_gpus, "debug_gpus": shape.debug_gpus}
+    for key, gpus in sizes.items():
+        odd = [size for size in gpus if size < 1 or (size > node and size % node)]
+        need(not odd, key, f"{odd[:1]} GPUs", f"1 to {node}, or a multiple of {node}")
 
 
 def account_name(account: int) -> str:
@@ -263,7 +268,7 @@ def shape_lab(shape: Shape) -> dict[str, Any]:
     for program, total in totals.items():
         below = {a: share for a, share in accounts.items() if shape.programs[a] == program}
         programs[f"p{program}"] = {
-            "share": _percent(int(total * _WHOLE_PPM / 100)),
+            "share": _percent(int(total * WHOLE / 100)),
             "accounts": _siblings(shape, below, total, researchers=shape.tree == "researchers"),
         }
     lab["accounts"] = programs
@@ -279,13 +284,13 @@ def _siblings(
     given = Fraction(0)
     given_ppm = 0
     result: dict[str, Any] = {}
-    for account, share in shares.items():
-        given += share
-        part_ppm = round(given / total * _WHOLE_PPM) - given_ppm if total else 0
+    for account, part in shares.items():
+        given += part
+        part_ppm = round(given / total * WHOLE) - given_ppm if total else 0
         given_ppm += part_ppm
         result[account_name(account)] = {"share": _percent(part_ppm)}
         if account in split:
-            result[account_name(account)]["researchers"] = [f"r{part}" for part in range(shape.split_parts)]
+            result[account_name(account)]["researchers"] = [f"r{row}" for row in range(shape.split_parts)]
     return result
 
 
