@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from tenure.settings.errors import BadInput, nearest
+from tenure.simulator.traces.detect import detect_format
 from tenure.simulator.traces.options import Options
 from tenure.simulator.traces.trace import TRACE_JOB, Finding, ImportReport, Trace
 
@@ -54,4 +55,4 @@ def read_trace(
     return read(Path(file), Options(columns or None, timezone, start, tenant))
 
 
-__all__ = ["FORMATS", "TRACE_JOB", "BadInput", "Finding", "ImportReport", "Trace", "read_trace"]
+__all__ = ["FORMATS", "TRACE_JOB", "Finding", "ImportReport", "Trace", "detect_format", "read_trace"]

@@ -23,6 +23,7 @@ ENDS: Mapping[str, End] = {
     "F": End.FAILED,
     "ERROR": End.FAILED,
     "OUT_OF_MEMORY": End.FAILED,
+    "OUT_OF_ME": End.FAILED,  # as cut by sacct without --parsable
     "OOM": End.FAILED,
     "BOOT_FAIL": End.NODE_FAILED,
     "BF": End.NODE_FAILED,

@@ -54,6 +54,7 @@ class Block:
     end: NDArray[np.int8] | None = None
     resumable: Bools | None = None
     guesses: dict[str, Bools] = field(default_factory=dict)  #: reason → which rows; counted where kept
+    refused: dict[str, Bools] = field(default_factory=dict)  #: reason → which rows to drop for it
 
 
 class Gathering:
@@ -134,7 +135,8 @@ class Gathering:
         ]
         if not self.dated:
             rules.append((submit < 0, "submitted before second 0"))
-        for bad, reason in rules:
+        refused = [(bad, reason) for reason, bad in block.refused.items()]
+        for bad, reason in refused + rules:
             self._note("dropped", reason, bad & keep, lines)
             keep &= ~bad
         return keep

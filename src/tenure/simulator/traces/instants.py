@@ -126,7 +126,7 @@ def durations(texts: Sequence[str]) -> F8s:
 
 
 def duration(text: str) -> float:
-    """Seconds of `90`, `MM:SS`, `HH:MM:SS`, `D-HH:MM:SS`, `D-HH:MM`, `D-HH`, seconds with a fraction; else NaN."""
+    """Seconds of `90`, `MM:SS`, `HH:MM:SS`, `D-HH:MM:SS`, `D-HH:MM` or `D-HH`; NaN where it is none."""
     if ":" not in text and "-" not in text:
         return number(text)
     days, dash, rest = text.strip().rpartition("-")

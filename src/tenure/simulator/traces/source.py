@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import tarfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,19 +15,23 @@ from tenure.settings.errors import BadInput
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
-SPOILED = (EOFError, OSError, zlib.error)
+TAR_MARK_AT = 257
+SPOILED = (EOFError, OSError, zlib.error, tarfile.TarError)
 
 
 @contextmanager
-def open_text(file: Path) -> Iterator[IO[str]]:
+def open_text(file: Path, member: str = "") -> Iterator[IO[str]]:
     """The text of `file`, unpacked by what its first bytes say (not by its name); line ends are kept.
 
+    Of a tar archive it is the first file whose name holds `member`.
     Bytes that are no UTF-8 become U+FFFD: a spoiled name must not cost the whole trace.
     Raises BadInput where the file cannot be read, is cut short or is damaged.
     """
     try:
         with open(file, "rb") as plain:
             unpacked = _unpack(plain, plain.peek(4)[:4])
+            if unpacked.peek(TAR_MARK_AT + 5)[TAR_MARK_AT : TAR_MARK_AT + 5] == b"ustar":
+                unpacked = _member(unpacked, member)
             encoding = "utf-16" if unpacked.peek(2)[:2] in UTF16 else "utf-8-sig"
             with io.TextIOWrapper(unpacked, encoding=encoding, errors="replace", newline="") as text:
                 yield text
@@ -44,6 +49,16 @@ def _unpack(plain: io.BufferedReader, mark: bytes) -> io.BufferedReader:
 
         return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(plain, "r"), "zstd"), 1 << 18)
     return plain
+
+
+def _member(packed: io.BufferedReader, name: str) -> io.BufferedReader:
+    archive = tarfile.open(fileobj=packed, mode="r|")
+    for entry in archive:
+        if entry.isreg() and name in entry.name and not Path(entry.name).name.startswith("."):
+            content = archive.extractfile(entry)
+            if content is not None:
+                return cast(io.BufferedReader, content)
+    raise OSError(f"no file named like {name or 'anything'!r} in the archive")
 
 
 def _told(problem: BaseException) -> str:
