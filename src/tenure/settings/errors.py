@@ -38,7 +38,7 @@ class BadInput(ValueError):
         self.found = found
         self.allowed = allowed
         where = ": ".join(part for part in (self.file, key_path) if part)
-        rest = f" ({more} more like this or other problems follow)" if more else ""
+        rest = f" (and {more} more)" if more else ""
         message = f"{where}: found {found}; allowed: {allowed}{rest}"
         super().__init__(" ".join(message.split()))
 

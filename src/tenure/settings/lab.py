@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -109,6 +109,7 @@ class Lab(NamedTuple):
     nodes: tuple[Node, ...]  #: grouped by cluster
     accounts: tuple[Account, ...]
     policy: Mapping[str, Any]  #: as written
+    own_shares: tuple[frozenset[str], ...] = ()  #: by cluster: accounts shared otherwise there
 
     def knobs(self, overrides: Mapping[str, Any] | None = None) -> Policy:
         """The policy of the file, with these keys changed."""
@@ -131,7 +132,9 @@ def lab_of(raw: Any, *, file: str = "lab", at: tuple[str, ...] = ()) -> Lab:
     accounts = account_rows(written.accounts, written.clusters, file=file, at=at)
     nodes = tuple(_node_rows(written, file, at))
     prices = tuple(cluster.price_per_gpu_hour for cluster in written.clusters.values())
-    return Lab(written.lab, file, tuple(written.clusters), prices, nodes, accounts, written.policy)
+    own_shares = tuple(frozenset(cluster.shares) for cluster in written.clusters.values())
+    clusters = tuple(written.clusters)
+    return Lab(written.lab, file, clusters, prices, nodes, accounts, written.policy, own_shares)
 
 
 def _node_rows(lab: LabFile, file: str, at: tuple[str, ...]) -> Iterator[Node]:
@@ -222,6 +225,9 @@ def _below(account: AccountFile, file: str, at: tuple[str, ...]) -> dict[str, Ac
 
 
 def _check_named(children: Mapping[str, AccountFile], file: str, at: tuple[str, ...]) -> None:
+    total = sum(child.share or 0 for child in children.values())
+    if total > WHOLE:
+        raise _too_much(file, dotted(at), total)
     for own_name, child in children.items():
         if child.share is None:
             raise BadInput(
@@ -234,11 +240,7 @@ def _check_named(children: Mapping[str, AccountFile], file: str, at: tuple[str, 
 
 
 def check_shares(
-    rows: list[Account] | tuple[Account, ...],
-    clusters: tuple[str, ...],
-    *,
-    file: str,
-    at: tuple[str, ...] = (),
+    rows: Sequence[Account], clusters: Sequence[str], *, file: str, at: tuple[str, ...] = ()
 ) -> None:
     """BadInput where children were given more than all of their parent's, on any cluster."""
     given = [[0] * len(clusters) for _ in rows]
@@ -248,10 +250,14 @@ def check_shares(
     for row, sums in enumerate(given):
         for cluster, part in enumerate(sums):
             if part > WHOLE:
-                path = rows[row].path
-                where = f"{dotted(at)}{'.' if at else ''}accounts" + (f" below {path}" if path else "")
-                found = f"shares that sum to {share_text(part)} on {clusters[cluster]}"
-                raise BadInput(file, where, found, "shares of siblings that sum to at most 100%")
+                where = dotted([*at, "clusters", clusters[cluster], "shares"])
+                below = f" below {rows[row].path}" if rows[row].path else ""
+                raise _too_much(file, where, part, below)
+
+
+def _too_much(file: str, where: str, part: int, below: str = "") -> BadInput:
+    found = f"shares{below} that sum to {share_text(part)}"
+    return BadInput(file, where, found, "shares of siblings that sum to at most 100%")
 
 
 def with_own_leaves(accounts: tuple[Account, ...], paths: set[str]) -> tuple[Account, ...]:

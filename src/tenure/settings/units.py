@@ -24,7 +24,7 @@ SHARE = "a part such as 35% or 0.35, from 0% to 100%"
 LONGEST_NAME = 200
 
 _NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
-_DURATION = re.compile(r"(?P<number>[^a-zA-Z\s]+(?:[eE][+-]?\d{1,3})?)\s*(?P<unit>[a-zA-Z]*)")
+_PART = re.compile(r"(?P<number>[^a-zA-Z\s]+(?:[eE][+-]?\d{1,3})?)\s*(?P<unit>[a-zA-Z]+)\s*")
 
 
 def number(value: Any, allowed: str = "a number") -> Decimal:
@@ -47,21 +47,33 @@ def number(value: Any, allowed: str = "a number") -> Decimal:
 
 def duration_s(value: Any) -> int:
     """Whole seconds. Fractions are rounded to the nearest second; what is above 0 stays above 0."""
-    unit = "s"
-    if isinstance(value, str):
-        parts = _DURATION.fullmatch(value.strip()) if len(value) <= 60 else None
-        if parts is None or (parts["unit"] and parts["unit"] not in UNIT_S):
-            raise ValueError(DURATION)
-        value, unit = parts["number"], parts["unit"] or "s"
-    exact = number(value, DURATION)
-    if exact < 0:
+    if isinstance(value, str) and not value.strip()[-1:].isdigit():
+        seconds = _sum_of_units(value.strip())
+    else:
+        seconds = number(value, DURATION)
+    if seconds < 0:
         raise ValueError(DURATION)
-    if exact > LONGEST_S:  # before multiplying: exponents may be huge
-        raise ValueError(f"{DURATION}, and at most {LONGEST_S} s")
-    seconds = exact * UNIT_S[unit]
     if seconds > LONGEST_S:
         raise ValueError(f"{DURATION}, and at most {LONGEST_S} s")
     return max(int(seconds.to_integral_value()), 1 if seconds > 0 else 0)
+
+
+def _sum_of_units(text: str) -> Decimal:
+    """`90s`, `1.5h`, `2h30m`: each unit once, the larger first."""
+    total, smallest = Decimal(0), "w"
+    parts = list(_PART.finditer(text)) if len(text) <= 60 else []
+    if not parts or "".join(part[0] for part in parts) != text:
+        raise ValueError(DURATION)
+    for place, part in enumerate(parts):
+        unit = part["unit"]
+        if unit not in UNIT_S or (place and UNIT_S[unit] >= UNIT_S[smallest]):
+            raise ValueError(DURATION)
+        smallest = unit
+        exact = number(part["number"], DURATION)
+        total += min(exact, Decimal(2 * LONGEST_S)) * UNIT_S[unit]
+        if len(parts) > 1 and exact < 0:
+            raise ValueError(DURATION)
+    return total
 
 
 def duration_text(seconds: int) -> str:

@@ -72,6 +72,8 @@ class Names:
     prices: tuple[float | None, ...] = ()
     notes: list[dict[str, Any]] = field(default_factory=list)
     start: str | None = None
+    remarks: list[str] = field(default_factory=list)  #: what the door warns of, a sentence each
+    import_report: Any = None  #: traces.ImportReport, where work came from a trace
 
 
 __all__ = ["ACCOUNT", "CLUSTER", "HAPPENING", "HIDDEN", "JOB", "NODE", "STREAM", "Names", "What", "World"]
