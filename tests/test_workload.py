@@ -24,7 +24,7 @@ from tenure.simulator.workload import (
     shape_from,
     shape_lab,
 )
-from tenure.simulator.workload_arrivals import read_arrivals
+from tenure.simulator.workload_arrivals import Arrivals, offset_bounds, read_arrivals, scaled_jobs
 from tenure.simulator.workload_lists import Draw, cap_gpus, draw_block
 from tenure.simulator.world import What
 
@@ -512,3 +512,41 @@ def test_a_trace_of_arrivals_is_read_in_order_of_time(tmp_path):
     path.write_text("timestamp,num_gpus\n1,2\n")
     with pytest.raises(BadInput, match="runtime"):
         read_arrivals(path)
+
+
+def constructed(gpus: list[int], run_s: int, tenants: list[int] | None = None) -> Arrivals:
+    """A job a day."""
+    jobs = len(gpus)
+    return Arrivals(
+        arrive_s=np.arange(jobs) * DAY_S,
+        run_s=np.full(jobs, float(run_s)),
+        gpus=np.array(gpus),
+        tenant=np.array(tenants or [0] * jobs),
+        tenants=["blue", "red"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("run_s", "sizes", "why"),
+    [
+        (DAY_S, [1, 2, 4, 16], "load 3.6 of 6 wanted: nothing wider, run lengths take the rest"),
+        (DAY_S // 2, [2, 4, 8, 24], "1.8 of 6 wanted: twice as wide, the largest kept to the entitlement"),
+        (DAY_S // 8, [8, 16, 24, 24], "0.45 of 6 wanted: eight times as wide"),
+        (60, [8, 16, 24, 24], "never more than eight times as wide"),
+        (10 * DAY_S, [1, 2, 4, 16], "36 of 6 wanted: run lengths shrink"),
+    ],
+)
+def test_a_tenants_load_is_met_by_wider_jobs_first_and_longer_ones_after(run_s, sizes, why):
+    shape = shape_from({"shape": "philly", "stretch_days": 5, "trace_load": 0.25})
+    arrivals = constructed([1, 2, 3, 12], run_s)
+    scaled = scaled_jobs(Draw(shape, 1, DAY_S, 1024), arrivals, 0, offset_s=0, entitled_gpus=24.0)
+    assert scaled.gpus.tolist() == sizes, why
+    assert int(scaled.gpus @ scaled.run_s) == pytest.approx(0.25 * 24 * 5 * DAY_S, rel=0.001)
+    assert len(set(scaled.run_s.tolist())) == 1
+
+
+def test_a_stretch_begins_after_every_tenant_has_come_and_ends_within_the_trace():
+    arrivals = constructed([1] * 10, 60, [0, 0, 0, 1, 0, 0, 0, 0, 0, 1])
+    assert offset_bounds(arrivals, [0, 1], stretch_s=4 * DAY_S) == (3 * DAY_S, 5 * DAY_S)
+    assert offset_bounds(arrivals, [0, 1], stretch_s=8 * DAY_S) == (1 * DAY_S, 1 * DAY_S)
+    assert offset_bounds(arrivals, [0, 1], stretch_s=30 * DAY_S) == (0, 0)
