@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tenure.core.policy import Order, Policy
 from tenure.core.words import NEVER_S
 from tenure.settings.errors import BadInput, dotted, nearest, shown
-from tenure.settings.units import duration_text, number, one_of, whole, within
+from tenure.settings.units import duration_text, flag, number, one_of, whole, within
 
 HOUR_S, DAY_S = 3600, 86400
 MOST_GPUS = 1_000_000
@@ -21,7 +21,7 @@ ORDERS = {"targets": Order.TARGETS, "window": Order.WINDOW}
 class Knob(NamedTuple):
     key: str  #: as written under `policy:`; a dot is a level
     field: str  #: of core.policy.Policy
-    kind: str  #: duration | part | count | auto (a count, or `auto`) | order | off (a duration, or `off`)
+    kind: str  #: duration | off (or `off`) | part | count | auto (or `auto`) | flag | order
     low: int
     high: int
     meaning: str
@@ -131,7 +131,7 @@ KNOBS = (
         MOST_GPUS,
         "jobs of more GPUs get a plan; auto: a sixteenth of the cluster",
     ),
-    Knob("plan.most", "max_plans", "count", 0, 1000, "plans at once"),
+    Knob("plan.most", "max_plans", "count", 0, 64, "plans at once"),
     Knob(
         "saved",
         "saved_pm",
@@ -139,6 +139,14 @@ KNOBS = (
         0,
         1000,
         "part of what a job will hold beyond its due that is saved up first",
+    ),
+    Knob(
+        "gang.wait_for_own",
+        "wait_for_own",
+        "flag",
+        0,
+        1,
+        "a promise also waits for enough of its account's own work; false: by nodes alone",
     ),
     Knob(
         "patience.wait",
@@ -290,6 +298,8 @@ def read_knob(knob: Knob, value: Any) -> int:
 def _readers(knob: Knob) -> Callable[[Any], int]:
     if knob.kind == "order":
         return lambda value: ORDERS[one_of(*ORDERS)(value)]
+    if knob.kind == "flag":
+        return flag
     if knob.kind == "part":
         return lambda value: _part_pm(value, knob)
     if knob.kind in ("duration", "off"):
@@ -340,6 +350,8 @@ def written(knob: Knob, value: int) -> str:
         return "auto"
     if knob.kind in ("duration", "off"):
         return duration_text(value)
+    if knob.kind == "flag":
+        return "true" if value else "false"
     return f"{value / 10:g}%" if knob.kind == "part" else str(value)
 
 
