@@ -1,13 +1,11 @@
-"""Drawn work: its table of numbers, pairing, prefixes, lists that never run dry, and a real trace."""
+"""Drawn work: its table of numbers, pairing, prefixes, lists that never run dry."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
-import os
 from collections import Counter
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,15 +22,10 @@ from tenure.simulator.workload import (
     shape_from,
     shape_lab,
 )
-from tenure.simulator.workload_arrivals import Arrivals, offset_bounds, read_arrivals, scaled_jobs
 from tenure.simulator.workload_lists import Draw, cap_gpus, draw_block
 from tenure.simulator.world import What
 
 DAY_S, HOUR_S = 86400, 3600
-ROOT = Path(__file__).resolve().parents[1]
-TRACES = Path(os.environ.get("TENURE_TRACES", ROOT / ".." / "shared" / "data" / "traces"))
-PHILLY = TRACES / "philly-2017" / "philly.csv.gz"
-needs_philly = pytest.mark.skipif(not PHILLY.exists(), reason="the Philly trace is not here")
 
 
 def flat(shape: Shape, **changed: float) -> list[Leaf]:
@@ -58,7 +51,6 @@ def drawn(shape: Shape, *, leaves: list[Leaf] | None = None, seed: int = 1, days
         cluster_gpus=shape.cluster_gpus,
         seed=seed,
         until_s=round(days * DAY_S),
-        philly_file=PHILLY if shape.arrivals else None,
     )
 
 
@@ -255,9 +247,8 @@ def test_same_seed_same_work_and_another_seed_other_work():
     assert sum(mine[name] == theirs.get(name) for name in mine) < len(mine) / 100
 
 
-@pytest.mark.parametrize("shape", ["ai2", pytest.param("philly", marks=needs_philly)])
-def test_a_longer_simulation_has_the_same_work_and_more(shape):
-    short, long = drawn(SHAPES[shape], days=3), drawn(SHAPES[shape], days=45)
+def test_a_longer_simulation_has_the_same_work_and_more():
+    short, long = drawn(SHAPES["ai2"], days=3), drawn(SHAPES["ai2"], days=45)
     before, after = by_id(short, ""), by_id(long, "")
     assert len(before) < len(after)
     assert before.items() <= after.items()
@@ -452,101 +443,3 @@ def test_a_lab_of_ones_own_draws_work_for_its_own_accounts():
     assert set(work.jobs["account"][budgeted].tolist()) == {2, 3}
     assert work.jobs["gpus"].max() == 32
     assert "language/olmo-0" in work.ids
-
-
-@needs_philly
-def test_philly_arrivals_are_scaled_to_each_accounts_entitlement():
-    shape = SHAPES["philly"]
-    work = drawn(shape)
-    assert len(work.streams) == 12
-    assert len(work.happenings) == 0
-    assert len(work.remarks) == 2
-    assert "4 smallest accounts" in work.remarks[1]
-    for row in range(11):
-        stream = work.streams[row]
-        rows = slice(int(stream["first_job"]), int(stream["first_job"] + stream["n_jobs"]))
-        jobs, hidden = work.jobs[rows], work.hidden[rows]
-        entitled = shape.shares_percent[row] / 100 * 1024
-        load = (jobs["gpus"].astype(np.int64) * hidden["work_s"]).sum() / (37 * DAY_S)
-        assert load == pytest.approx(2.0 * entitled, rel=0.001)
-        assert stream["target"] == int(np.ceil(2.6 * entitled - 1e-9))
-        assert np.all(np.diff(hidden["arrive_s"]) >= 0)
-        assert hidden["arrive_s"].max() < 37 * DAY_S
-        assert jobs["resumable"].all()
-        assert (jobs["kind"] == Kind.BATCH).all()
-        assert np.all((jobs["gpus"] % 8 == 0) | np.isin(jobs["gpus"], (1, 2, 4)))
-        assert jobs["gpus"].max() <= max(8, entitled)
-        protection, run_s = jobs["min_runtime_s"], hidden["work_s"]
-        between = (protection > 300) & (protection < 8 * HOUR_S)
-        assert protection.min() >= 300
-        assert protection.max() <= 8 * HOUR_S
-        part = protection[between] / run_s[between]
-        assert part.min() >= 0.29
-        assert part.max() <= 1.01
-
-
-@needs_philly
-def test_philly_seeds_choose_stretches_in_which_all_tenants_have_come():
-    offsets = set()
-    for seed in (1, 2, 3):
-        work = drawn(SHAPES["philly"], seed=seed)
-        first = [int(work.hidden["arrive_s"][stream["first_job"]]) for stream in work.streams[:11]]
-        assert max(first) < 14 * DAY_S
-        offsets.add(tuple(first))
-    assert len(offsets) == 3
-
-
-def test_a_trace_of_arrivals_is_read_in_order_of_time(tmp_path):
-    path = tmp_path / "jobs.csv"
-    path.write_text(
-        "timestamp,duration,num_gpus,gpu_time,cluster\n"
-        "2017-10-09 07:01:55,66.0,1,66.0,blue\n"
-        ",,,,\n"
-        "2017-10-09 06:13:03,2951.0,16,0,red\n"
-    )
-    read = read_arrivals(path)
-    assert read.arrive_s.tolist() == [0, 2932]
-    assert read.run_s.tolist() == [2951, 66]
-    assert [read.tenants[row] for row in read.tenant] == ["red", "blue"]
-    assert read.gpus.tolist() == [16, 1]
-    path.write_text("timestamp,num_gpus\n1,2\n")
-    with pytest.raises(BadInput, match="runtime"):
-        read_arrivals(path)
-
-
-def constructed(gpus: list[int], run_s: int, tenants: list[int] | None = None) -> Arrivals:
-    """A job a day."""
-    jobs = len(gpus)
-    return Arrivals(
-        arrive_s=np.arange(jobs) * DAY_S,
-        run_s=np.full(jobs, float(run_s)),
-        gpus=np.array(gpus),
-        tenant=np.array(tenants or [0] * jobs),
-        tenants=["blue", "red"],
-    )
-
-
-@pytest.mark.parametrize(
-    ("run_s", "sizes", "why"),
-    [
-        (DAY_S, [1, 2, 4, 16], "load 3.6 of 6 wanted: nothing wider, run lengths take the rest"),
-        (DAY_S // 2, [2, 4, 8, 24], "1.8 of 6 wanted: twice as wide, the largest kept to the entitlement"),
-        (DAY_S // 8, [8, 16, 24, 24], "0.45 of 6 wanted: eight times as wide"),
-        (60, [8, 16, 24, 24], "never more than eight times as wide"),
-        (10 * DAY_S, [1, 2, 4, 16], "36 of 6 wanted: run lengths shrink"),
-    ],
-)
-def test_a_tenants_load_is_met_by_wider_jobs_first_and_longer_ones_after(run_s, sizes, why):
-    shape = shape_from({"shape": "philly", "stretch_days": 5, "trace_load": 0.25})
-    arrivals = constructed([1, 2, 3, 12], run_s)
-    scaled = scaled_jobs(Draw(shape, 1, DAY_S, 1024), arrivals, 0, offset_s=0, entitled_gpus=24.0)
-    assert scaled.gpus.tolist() == sizes, why
-    assert int(scaled.gpus @ scaled.run_s) == pytest.approx(0.25 * 24 * 5 * DAY_S, rel=0.001)
-    assert len(set(scaled.run_s.tolist())) == 1
-
-
-def test_a_stretch_begins_after_every_tenant_has_come_and_ends_within_the_trace():
-    arrivals = constructed([1] * 10, 60, [0, 0, 0, 1, 0, 0, 0, 0, 0, 1])
-    assert offset_bounds(arrivals, [0, 1], stretch_s=4 * DAY_S) == (3 * DAY_S, 5 * DAY_S)
-    assert offset_bounds(arrivals, [0, 1], stretch_s=8 * DAY_S) == (1 * DAY_S, 1 * DAY_S)
-    assert offset_bounds(arrivals, [0, 1], stretch_s=30 * DAY_S) == (0, 0)
