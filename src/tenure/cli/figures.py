@@ -33,14 +33,13 @@ def significant(number: float) -> str:
 
 
 def percent(part: float | None) -> str:
-    """`0.9873` → `98.7 %`; never rounded up to 100."""
+    """`0.9873` → `98.7 %`, `0.35` → `35 %`; never rounded up to 100."""
     if part is None or absent(part):
         return NOTHING
     value = 100 * part
     if 99.95 <= value < 100:
         value = math.floor(value * 10) / 10
-    text = f"{value:.1f}"
-    return f"{text.removesuffix('.0')} %"
+    return f"{value:.0f} %" if abs(value - round(value)) < 1e-9 else f"{value:.1f} %"
 
 
 def count(number: float | None) -> str:

@@ -30,25 +30,21 @@ def simulate(
     The same scenario, policy and seed give the same answer on every machine.
     """
     from tenure.cli import screen, tables
-    from tenure.service import replay
+    from tenure.service import audits, replay, stage
 
     if log_waits and log is None:
         raise typer.BadParameter("needs --log FILE.jsonl to write them to", param_hint="--log-waits")
     results = screen.Results(json, log, report, inputs=(scenario,))
+    script = stage.read(scenario, policy, options.assignments(set_), seed)
+    if not script.lookback_given:
+        screen.warn([f"no lookback is given: use counts for {script.lookback}"])
     with screen.progress() as moved:
-        played = replay.simulate(
-            scenario,
-            policy=policy,
-            set_=options.assignments(set_),
-            seed=seed,
-            log_waits=log_waits,
-            progress=moved,
-        )
+        played = replay.replay(script, log_waits=log_waits, progress=moved)
     screen.warn(played.warnings)
     if log is not None:
         replay.write_log(played, log)
     if report is not None:
-        replay.write_page(played, report)
+        audits.write_page(played, report)
     results.give(
         played.measures,
         lambda console: tables.played(console, played.heading, played.measures, played.shares),

@@ -30,7 +30,7 @@ WAIT_CLASSES = {
     "all": "all jobs",
     "budgeted": "budgeted",
     "debug": "  debug",
-    "gang": "  gangs (several nodes)",
+    "gang": "  gangs",
     "session": "  sessions",
     "unbudgeted": "unbudgeted",
 }
@@ -54,7 +54,7 @@ def simple_table(title: str, first: str, columns: list[str]) -> Table:
     """One left column of names, the others right-aligned numbers, thin lines only under the head."""
     from rich import box
 
-    table = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
     table.add_column(first, no_wrap=True, overflow="ellipsis")
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)

@@ -31,7 +31,7 @@ def compare(
         raise BadInput("--seeds", "", "no seed", "seeds such as 1-5 or 1,2,7")
     chosen = dict(set_ or {})
     for policy in policies:
-        stage.check(source, policy, chosen)
+        stage.read(source, policy, chosen)
     plays = [Play(stage.portable(source), policy, chosen, seed) for seed in seeds for policy in policies]
     return play_all(plays, workers=workers, progress=progress, keep=keep)
 

@@ -39,5 +39,5 @@ def sweep(
             "--set", "", f"{len(plays):,} combinations and seeds", f"at most {MOST_PLAYS:,} in one sweep"
         )
     for chosen in {tuple(play.set_.items()): play.set_ for play in plays}.values():
-        stage.check(source, policy, chosen)
+        stage.read(source, policy, chosen)
     return play_all(plays, workers=workers, dask=dask, progress=progress, keep=keep)
