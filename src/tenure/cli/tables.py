@@ -46,7 +46,7 @@ def played(
         put(console, table)
     console.print()
     console.print(where_hours_went(measures))
-    if measures.get("speed"):
+    if measures["speed"]["wall_s"] is not None:
         console.print(speed(measures))
 
 

@@ -137,7 +137,7 @@ def _team_differences(runs: Sequence[Run], one: str, other: str, seeds: int) -> 
 
 def _team_ratios(runs: Sequence[Run], policies: Sequence[str], seeds: int) -> Table:
     table = simple_table(f"Delivered of owed by account{_over_seeds(seeds)}", "account", list(policies))
-    accounts = {path: {} for path in runs[0]["delivered"]["accounts"] if path}
+    accounts: dict[str, dict[str, Any]] = {path: {} for path in runs[0]["delivered"]["accounts"] if path}
     shown = _cut(accounts)
     for path, label in tree_rows(shown):
         cells = []

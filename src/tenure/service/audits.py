@@ -46,7 +46,8 @@ def audit(path: Path | None, *, since: str | None = None) -> Audited:
         since_s = None if since is None else _since_s(story, since)
         return audited(story, measure(story, since_s=since_s).to_dict())
     except (StoryError, AuditError) as wrong:
-        raise BadInput(str(path), "", str(wrong).removeprefix(f"{path}: "), "a whole story's file") from None
+        found = str(wrong).removeprefix(str(path)).lstrip(",: ")
+        raise BadInput(str(path), "", found, "a whole story, as `tenure simulate --log` writes it") from None
 
 
 def _since_s(story: Story, since: str) -> int:
@@ -86,7 +87,7 @@ def lookback_of(policy: Mapping[str, Any]) -> str:
     if half_life_s is not None and half_life_s < NEVER_S:
         return f"half-life {duration_text(int(half_life_s))}, no lookback"
     lookback_s = int(policy.get("lookback_s", Policy().lookback_s))
-    given = policy.get("lookback_given", True)
+    given = policy.get("lookback_given", "lookback_s" in policy)
     return f"lookback {duration_text(lookback_s)}" + ("" if given else " (the default: none was given)")
 
 
