@@ -144,13 +144,10 @@ def facts_of(
     began: Mapping[str, Any], lab: Mapping[str, Any] | None, policy: Mapping[str, Any] | None
 ) -> Facts:
     """From the first line of a story; `lab` and `policy` where it is silent."""
-    knobs = {**dict(began.get("policy") or {}), **dict(policy or {})}
-    grace: Mapping[str, Any] = knobs["grace"] if isinstance(knobs.get("grace"), Mapping) else {}
+    knobs = {**_flat(began.get("policy") or {}), **_flat(policy or {})}
 
     def knob(name: str, default_s: int) -> int:
         value = knobs.get(f"{name}_s", knobs.get(name))
-        if name.startswith("grace_"):
-            value = grace.get(name[6:], value)
         return default_s if value is None else seconds(value)
 
     clusters, nodes = _told_nodes(began) if began.get("nodes") else _lab_nodes(lab or {})
@@ -171,6 +168,15 @@ def facts_of(
         quick_runtime_s=knob("quick_runtime", 900),
         quick_gpus=int(knobs.get("quick_gpus") or 8),
     )
+
+
+def _flat(knobs: Mapping[str, Any]) -> dict[str, Any]:
+    """`grace: {budgeted: 2m}` and `grace.budgeted: 2m` as `grace_budgeted: 2m`."""
+    flat: dict[str, Any] = {}
+    for key, value in knobs.items():
+        below = _flat(value) if isinstance(value, Mapping) else {"": value}
+        flat.update({f"{key}_{inner}".strip("_").replace(".", "_"): v for inner, v in below.items()})
+    return flat
 
 
 def _told_nodes(began: Mapping[str, Any]) -> tuple[list[str], list[Node]]:

@@ -1,0 +1,25 @@
+"""Scenarios are played once for all tests that ask about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from played import SCENARIOS, Played, play
+
+
+@pytest.fixture(scope="session")
+def told() -> Callable[..., Played]:
+    """`told("case_01")`: the scenario whose file begins so, played; keywords as for `play`."""
+    kept: dict[tuple[str, str], Played] = {}
+
+    def tell(name: str, **options: object) -> Played:
+        (path,) = SCENARIOS.glob(f"{name}*.yaml")
+        key = (path.name, repr(sorted(options.items())))
+        if key not in kept:
+            kept[key] = play(Path(path), **options)  # type: ignore[arg-type]
+        return kept[key]
+
+    return tell
