@@ -210,8 +210,8 @@ NOTED = (Happened.CANCELLED, Happened.HELD, Happened.RELEASED, Happened.NODE, Ha
 class _Play:
     """A careless scheduler: starts what fits, stops what it likes, so long as the books balance."""
 
-    def __init__(self, teller: Teller, rng: np.random.Generator) -> None:
-        self.tell, self.rng = teller, rng
+    def __init__(self, teller: Teller, rng: np.random.Generator, grid_s: int) -> None:
+        self.tell, self.rng, self.grid_s = teller, rng, grid_s
         self.free = {node.name: node.gpus for node in teller.nodes}
         self.state = {node.name: NodeState.UP for node in teller.nodes}
         self.waiting: list[str] = []
@@ -285,7 +285,7 @@ class _Play:
         if self.rng.random() < 0.4:
             self.stop(t, job, self.pick([End.FINISHED, End.FINISHED, End.FAILED, End.TIMED_OUT]))
             return
-        self.until[job] = t + int(self.pick([15, 120]))
+        self.until[job] = t + int(self.pick([15, 120])) // self.grid_s * self.grid_s
         self.tell.stopping(
             t, job, self.until[job], by=self.waiting[0] if self.waiting else None,
             mine_ppm=int(self.rng.integers(2_000_000)), theirs_ppm=int(self.rng.integers(2_000_000)),
@@ -355,19 +355,23 @@ def random_story(
     until_s: int = 3 * HOUR_S,
     clusters: int = 1,
     limits: bool = False,
+    grid_s: int = 1,
 ) -> Story:
-    """A legal story of a few accounts and nodes in which everything happens; same seed, same story."""
+    """A legal story of a few accounts and nodes in which everything happens; same seed, same story.
+
+    All instants are multiples of `grid_s`.
+    """
     rng = np.random.default_rng([seed, 77])
     sizes = [(8, 8, 8, 8), (4, 4, 8)]
     teller = Teller(
         {"p": 0.6, "p/x": 0.5, "p/y": 0.3, "q": 0.35, "z": 0.0},
         nodes={f"c{i}": sizes[i % 2] for i in range(clusters)},
         limits={"p": 14, "q": 6} if limits else None,
-        warmup_s=int(rng.integers(0, until_s // 3)),
+        warmup_s=int(rng.integers(0, until_s // 3)) // grid_s * grid_s,
         until_s=until_s,
     )
-    play = _Play(teller, rng)
-    instants = np.sort(rng.integers(0, until_s + 1, turns))
+    play = _Play(teller, rng, grid_s)
+    instants = np.sort(rng.integers(0, until_s + 1, turns)) // grid_s * grid_s
     for t in instants.tolist():
         due = sorted({at for at in play.until.values() if at < t})
         for at in due:  # graces end between turns, at their own second
