@@ -1,0 +1,232 @@
+"""What stands in each section of the page about one story."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from tenure.audit.span import Span
+from tenure.core.words import NONE, Rule
+from tenure.report import told
+from tenure.report.bars import Bars, stacked
+from tenure.report.colours import account_colours
+from tenure.report.figures import MOST_FRAMES, account_frames, occupancy_frame, step_text, wait_frames
+from tenure.report.frames import moment, number, parse_start, percent, seconds
+from tenure.report.picture import Picture
+from tenure.report.picture_data import words
+from tenure.report.sheets import (
+    Cell,
+    Column,
+    Row,
+    Sheet,
+    account_sheet,
+    duration,
+    figure,
+    plain_sheet,
+    wait_sheet,
+    word,
+)
+from tenure.report.waiting import waited_by_reason
+from tenure.story.columns import Story
+
+MOST_STOPS = 500  #: rows of the ledger on the page
+
+
+def all_sections(
+    story: Story, measures: Mapping[str, Any], picture: Picture, import_report: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    colours = account_colours(story)
+    accounts = measures["delivered"]["accounts"]
+    record = told.record_of(story, measures)
+    hours = told.hours_of(record)
+    ratios = {path: row.get("ratio") for path, row in accounts.items()}
+    frames = account_frames(hours, colours, ratios, story.start)
+    shown = [frame for frame in frames if frame.title]
+    largest = sorted(shown, key=lambda f: -(accounts.get(f.title, {}).get("owed_gpu_h") or 0))[:MOST_FRAMES]
+    ledger, line, rules = ledger_of(story, picture)
+    return {
+        "account_sheet": account_sheet(accounts, colours, told.borrowed_and_lent(story)),
+        "account_frames": [frame for frame in shown if frame in largest],
+        "frames_left_out": max(0, len(shown) - len(largest)),
+        "step": step_text(hours.smoothed()),
+        "shortfall": shortfall_bars(story),
+        "wait_frames": wait_frames(told.waits_of(record)),
+        "wait_sheets": wait_sheets(measures),
+        "hours_line": hours_line(measures),
+        "occupancy": occupancy_frame(hours, story.start),
+        "reasons": reason_bars(story, record.span),
+        "ledger": ledger,
+        "ledger_line": line,
+        "ledger_rules": rules,
+        "rule_column": [column.name for column in ledger.columns].index("rule"),
+        "signals": signals_of(story),
+        "imported": imported_sheets(import_report),
+        "knobs": knob_sheet(story),
+    }
+
+
+def subtitle(story: Story, measures: Mapping[str, Any]) -> str:
+    """Policy, seed, span and the lookback in force."""
+    zero, end_s = parse_start(story.start), told.end_s(story)
+    start_s = end_s - int(measures["span_s"])
+    gpus = sum(node.gpus for node in story.nodes)
+    parts = [
+        f"policy {story.policy.get('name', 'budget')}",
+        f"seed {story.seed}",
+        f"{number(gpus)} GPUs on {number(len(story.nodes))} nodes",
+        f"{seconds(end_s - start_s)} measured" + (f" after {seconds(start_s)} of warm-up" if start_s else ""),
+    ]
+    if zero is not None:
+        first, last = zero + timedelta(seconds=start_s), zero + timedelta(seconds=end_s)
+        parts.append(f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC")
+    if story.policy.get("lookback_s"):
+        parts.append(f"lookback {seconds(story.policy['lookback_s'])}")
+    return " · ".join(parts)
+
+
+def hours_line(measures: Mapping[str, Any]) -> str:
+    hours = measures["gpu_hours"]
+    whole = hours["capacity"] or 1
+    return f"{number(hours['capacity'])} GPU-hours = " + " + ".join(
+        f"{name} {number(hours[name])} ({percent(hours[name] / whole)})"
+        for name in ("budgeted", "unbudgeted", "idle", "down")
+    )
+
+
+def wait_sheets(measures: Mapping[str, Any]) -> list[Sheet]:
+    titles = (
+        ("wait_s", "Submission or requeue to start, a value for each start in the span."),
+        (
+            "first_wait_s",
+            "Submission to first start, of jobs submitted in the span, old waiting ones counted so far.",
+        ),
+    )
+    return [
+        wait_sheet(title, key.replace("_", "-"), measures[key]) for key, title in titles if key in measures
+    ]
+
+
+def shortfall_bars(story: Story) -> Bars | None:
+    parts = told.shortfall_of(story)
+    return stacked(parts, "GPU-hours short, by account and cause") if parts else None
+
+
+def reason_bars(story: Story, span: Span) -> Bars | None:
+    parts = waited_by_reason(story, span)
+    return stacked(parts, "GPU-hours waited, by account and reason") if parts else None
+
+
+LEDGER = [
+    Column("when"),
+    Column("stopped", text=True),
+    Column("of", text=True),
+    Column("GPUs"),
+    Column("had run"),
+    Column("for", text=True),
+    Column("of", text=True),
+    Column("rule", text=True),
+    Column("its ratio", "usage ÷ entitlement of the stopped job's account"),
+    Column("taker's ratio"),
+    Column("lost", "GPU-hours: work since the last save and the restart"),
+]
+
+
+def ledger_of(story: Story, picture: Picture) -> tuple[Sheet, str, list[str]]:
+    """Every stop by us, largest loss first; at most `MOST_STOPS` of them, with the count said."""
+    rows = told.stops_of(story, picture)
+    colours, rule = account_colours(story), words(Rule)
+    sheet = Sheet("ledger", "Stops", LEDGER)
+    lost_h = float(rows["lost_gpu_s"].sum()) / 3600
+    largest = rows[np.argsort(-rows["lost_gpu_s"], kind="stable")[:MOST_STOPS]]
+    for one in largest:
+        job, by = int(one["job"]), int(one["by"])
+        sheet.rows.append(Row(_ledger_cells(story, one, job, by, rule, colours)))
+    kept = float(largest["lost_gpu_s"].sum()) / 3600
+    line = f"{number(len(rows))} attempts were stopped for another, {number(lost_h)} GPU-hours lost."
+    if len(rows) > len(largest):
+        part = percent(kept / lost_h) if lost_h else "none"
+        line += f" Shown: the {len(largest)} with the largest loss, {part} of all loss."
+    return sheet, line, sorted({rule[int(code)] for code in largest["stopped_by"]})
+
+
+def _ledger_cells(
+    story: Story, one: Any, job: int, by: int, rule: list[str], colours: Mapping[str, str]
+) -> list[Cell]:
+    def of(row: int) -> tuple[Cell, Cell]:
+        if row == NONE:
+            return word("–"), word("–")
+        path = story.accounts[int(story.jobs["account"][row])].path
+        name = str(story.job_ids[row])
+        return word(name, look="text job", about=name), word(path, colour=colours.get(path, ""))
+
+    mine, theirs = int(one["ratios"]) >> 32, int(one["ratios"]) & 0xFFFFFFFF
+    when = int(one["end_s"])
+    return [
+        Cell(moment(when, story.start), when),
+        *of(job),
+        figure(int(story.jobs["gpus"][job])),
+        duration(int(one["end_s"] - one["start_s"])),
+        *of(by),
+        word(rule[int(one["stopped_by"])] or "–"),
+        figure(mine / 1e6 if one["ratios"] else None),
+        figure(theirs / 1e6 if one["ratios"] else None),
+        figure(float(one["lost_gpu_s"]) / 3600),
+    ]
+
+
+def signals_of(story: Story) -> Sheet | None:
+    rows = told.signals_of(story)
+    if rows is None:
+        return None
+    columns = list(rows[0]) if rows else []
+    return plain_sheet("signals", "Signals of misuse", columns, [list(row.values()) for row in rows])
+
+
+def imported_sheets(report: Mapping[str, Any] | None) -> list[Sheet]:
+    """The import report as tables: its plain figures in one, each mapping or list in one of its own."""
+    if not report:
+        return []
+    plain = {key: value for key, value in report.items() if not isinstance(value, Mapping | list | tuple)}
+    sheets = [
+        plain_sheet("import-0", "Trace", ["what", "value"], [(_said(k), str(v)) for k, v in plain.items()])
+    ]
+    for i, (key, value) in enumerate(report.items(), start=1):
+        if isinstance(value, Mapping) and value:
+            rows = [(_said(str(k)), v if isinstance(v, int | float) else str(v)) for k, v in value.items()]
+            sheets.append(plain_sheet(f"import-{i}", _said(key), [_said(key), "value"], rows))
+        elif isinstance(value, list | tuple) and value:
+            sheets.append(plain_sheet(f"import-{i}", _said(key), [_said(key)], [(str(v),) for v in value]))
+    return [sheet for sheet in sheets if sheet.rows]
+
+
+def _said(key: str) -> str:
+    return key.replace("_", " ")
+
+
+def knob_sheet(story: Story) -> Sheet:
+    rows = [(key, str(value)) for key, value in story.policy.items()]
+    return plain_sheet("knobs", "Policy in force", ["knob", "value"], rows)
+
+
+def facts(story: Story, measures: Mapping[str, Any], version: str) -> list[tuple[str, str]]:
+    """Enough to play it again, and how fast it was played."""
+    jobs, speed = measures.get("jobs", {}), measures.get("speed") or {}
+    found = [
+        ("lab", story.lab),
+        ("seed", str(story.seed)),
+        ("version", f"tenure {version}"),
+        (
+            "span",
+            f"second {told.end_s(story) - int(measures['span_s'])} to {told.end_s(story)}"
+            + (f", second 0 = {story.start}" if story.start else ""),
+        ),
+        ("jobs", ", ".join(f"{number(value)} {name}" for name, value in jobs.items())),
+    ]
+    if speed.get("wall_s"):
+        found.append(
+            ("played in", f"{seconds(speed['wall_s'])}, {number(speed.get('jobs_per_s'))} jobs a second")
+        )
+    return [(name, value) for name, value in found if value]

@@ -1,0 +1,100 @@
+"""What the page asks of the audit, in the shape the charts want it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tenure.audit import hours as audit_hours
+from tenure.audit.record import Record
+from tenure.audit.span import span_of
+from tenure.audit.waits import groups_of, starts_of
+from tenure.report.frames import HOUR_S, step_for, summed
+from tenure.story.columns import Story
+
+Floats = NDArray[np.float64]
+GPU_S_OF_H = 3600
+UGPU_S_OF_H = 3600 * 1_000_000
+
+
+@dataclass(frozen=True)
+class Hours:
+    """GPU-hours hour by hour. Account rows: a path each, inner ones too, in the order of the lab."""
+
+    edges_s: NDArray[np.int64]  #: (hours + 1,); the first and last hour may be partial
+    paths: list[str]
+    entitled: Floats  #: (accounts, hours)
+    demand: Floats
+    owed: Floats
+    delivered: Floats
+    budgeted: Floats  #: (hours,)
+    unbudgeted: Floats
+    idle: Floats
+    down: Floats
+
+    def smoothed(self, at_most: int = 180) -> Hours:
+        """Summed over whole steps, so that a line has at most `at_most` of them."""
+        width = step_for(float(self.edges_s[-1] - self.edges_s[0]), at_most) // HOUR_S
+        edges = np.append(self.edges_s[:-1][::width], self.edges_s[-1])
+        parts = (self.entitled, self.demand, self.owed, self.delivered,
+                 self.budgeted, self.unbudgeted, self.idle, self.down)  # fmt: skip
+        return Hours(edges, self.paths, *[summed(part, width) for part in parts])
+
+    @property
+    def length_h(self) -> Floats:
+        return np.maximum(np.diff(self.edges_s) / HOUR_S, 1e-9)
+
+
+def record_of(story: Story, measures: Mapping[str, Any]) -> Record:
+    """The record over the span that the measures speak of."""
+    return Record(story, since_s=end_s(story) - int(measures["span_s"]))
+
+
+def hours_of(record: Record) -> Hours:
+    """All clusters together."""
+    told = audit_hours.hours_of(record)
+    paths = [record.story.accounts[row].path for row in range(record.n_accounts)]
+    return Hours(
+        told.edges,
+        paths,
+        told.entitled_ugpu_s.sum(axis=0) / UGPU_S_OF_H,
+        told.demand_ugpu_s.sum(axis=0) / UGPU_S_OF_H,
+        told.owed_ugpu_s / UGPU_S_OF_H,
+        told.delivered_ugpu_s / UGPU_S_OF_H,
+        told.held_gpu_s[:, 0, :].sum(axis=0) / GPU_S_OF_H,
+        told.unbudgeted_gpu_s.sum(axis=0) / GPU_S_OF_H,
+        told.idle_gpu_s.sum(axis=0) / GPU_S_OF_H,
+        told.down_gpu_s.sum(axis=0) / GPU_S_OF_H,
+    )
+
+
+def waits_of(record: Record) -> dict[str, NDArray[np.int64]]:
+    """Seconds waited, a value for each start in the span, by group."""
+    job, wait_s, _ = starts_of(record)
+    return {group: wait_s[member[job]] for group, member in groups_of(record).items()}
+
+
+def end_s(story: Story) -> int:
+    """The last second drawn: that of the record, or of its last event where it has no end."""
+    return span_of(story).end_s
+
+
+def borrowed_and_lent(story: Story) -> dict[str, tuple[float, float]]:
+    return {}
+
+
+def shortfall_of(story: Story) -> dict[str, dict[str, float]]:
+    return {}
+
+
+def signals_of(story: Story) -> list[dict[str, Any]] | None:
+    return None
+
+
+def stops_of(story: Story, picture: Any) -> Any:
+    a = picture.attempts
+    return a[a["cause"] > 0]
