@@ -127,7 +127,7 @@ def names_of(nodes: dict[str, Any]) -> list[str]:
 
 @st.composite
 def events(
-    draw: st.DrawFn, labs: dict[str, Any], ids: list[str], tree: dict[str, Any]
+    draw: st.DrawFn, labs: dict[str, Any], work: list[dict[str, Any]], tree: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Nodes that fail or drain and come back, shares that shrink, jobs cancelled, held and released."""
     found: list[dict[str, Any]] = []
@@ -143,8 +143,9 @@ def events(
         found.append(
             {"at": draw(instants), "account": account, "share": f"{less}%", "by": "pia", "reason": "x"}
         )
-    for job in draw(st.lists(st.sampled_from(ids), max_size=2, unique=True)):
-        at = draw(instants)
+    for row in draw(st.lists(st.integers(0, len(work) - 1), max_size=2, unique=True)):
+        job = work[row]["id"]
+        at = work[row]["submit"] + draw(st.sampled_from((0, 30, 700, 2 * HOUR)))
         if draw(st.booleans()):
             found.append({"at": at, "job": job, "do": "cancel", "by": "ann", "reason": "x"})
         else:
@@ -175,7 +176,7 @@ def scenarios(draw: st.DrawFn, *, until_s: int = 12 * HOUR, longest_s: int = 30 
         "lab": {"lab": "random", "clusters": labs, "accounts": tree, "policy": draw(policies())},
         "until": until_s,
         "jobs": work,
-        "events": draw(events(labs, [job["id"] for job in work], tree)),
+        "events": draw(events(labs, work, tree)),
     }
 
 

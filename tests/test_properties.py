@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from checker import check_story
 from checker_sums import check_measures
 from played import Played, play
-from strategies import DAY, HOUR, modest_and_greedy, scenarios
+from strategies import DAY, HOUR, modest_and_greedy, nodes_of, rooms, scenarios
 
 EXAMPLES = int(os.environ.get("TENURE_EXAMPLES", "12"))
 tried = settings(
@@ -90,9 +90,32 @@ def test_turns_reach_a_fixed_point(scenario: dict[str, Any]) -> None:
 @tried
 @given(scenarios())
 def test_first_come_first_served_passes_nobody_and_stops_nobody(scenario: dict[str, Any]) -> None:
+    """On one cluster, without limits: starts are in the order of submission."""
+    lab = scenario["lab"]
+    lab["clusters"] = dict([max(lab["clusters"].items(), key=lambda item: largest(item[1]))])
+    for account in lab["accounts"].values():
+        account.pop("max_gpus", None)
+    for job in scenario["jobs"]:
+        job.pop("clusters", None)
+        job.pop("priority", None)
+    scenario["jobs"] = [job for job in scenario["jobs"] if fits(job, lab["clusters"])] or [
+        {"id": "one", "account": "a", "gpus": 1, "runtime": 1}
+    ]
     played = play({**scenario, "events": []}, policy="fifo", log_waits=False)
     assert check_story(played.lines, asked=played.asked) == []
     assert [x for x in played.events("stopping") if x["cause"] in ("preempted", "moved")] == []
     started = [x["job"] for x in played.events("started")]
     submitted = [x["job"] for x in played.events("submitted")]
     assert started == submitted[: len(started)]
+
+
+def largest(cluster: dict[str, Any]) -> int:
+    return int(cluster["gpus_per_node"]) * len(nodes_of(cluster))
+
+
+def fits(job: dict[str, Any], labs: dict[str, Any]) -> bool:
+    for _, kind, size, count in rooms(labs):
+        whole = job["gpus"] <= size or (job["gpus"] % size == 0 and job["gpus"] <= size * count)
+        if whole and kind == job.get("gpu"):
+            return True
+    return False
