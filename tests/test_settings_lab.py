@@ -168,7 +168,7 @@ nodes: 128 -> nodes: 0
 nodes: 128 -> nodes: 1.5
     clusters.jupiter.nodes: found '1.5'; allowed: a list of
 
-    gpus_per_node: 8\n -> 
+    gpus_per_node: 8\n ->
     clusters.jupiter.gpus_per_node: found nothing; allowed: the GPUs of a node
 
 name: s2 -> name: s1
@@ -206,8 +206,8 @@ def wrong_rows() -> list[tuple[str, str, str]]:
     rows = []
     for paragraph in WRONG.strip().split("\n\n"):
         change, *message = paragraph.splitlines()
-        before, after = change.replace("\\n", "\n").split(" -> ")
-        rows.append((before, after, " ".join(line.strip() for line in message)))
+        before, after = change.replace("\\n", "\n").split(" ->")
+        rows.append((before, after.removeprefix(" "), " ".join(line.strip() for line in message)))
     return rows
 
 

@@ -27,7 +27,7 @@ from tenure.settings.scenario_file import (
 from tenure.settings.units import instant_text
 from tenure.settings.yaml_file import parse_yaml, read_yaml
 from tenure.simulator.scenario_events import happenings, named_jobs, rows_of
-from tenure.simulator.scenario_trace import read_given, traced
+from tenure.simulator.scenario_trace import read_given, remarks_about, traced
 from tenure.simulator.scenario_work import (
     Work,
     account_row,
@@ -113,7 +113,7 @@ def load_scenario(
     shape = None if written.workload is None else shape_from(plain_numbers(written.workload), file=file)
     lab = _lab(written, shape, file, where)
     policy_of(None, changes)
-    warnings = tuple(warnings_about(written.jobs))
+    warnings = tuple(warnings_about(written.jobs, lab))
     scenario = Scenario(name, file, where, written, lab, shape, changes, warnings)
     _check_what_is_known(scenario)
     return scenario
@@ -177,9 +177,10 @@ def build_world(scenario: Scenario, *, seed: int | None = None) -> tuple[World, 
     tables, holder = lab_tables(lab), Holder(lab)
     leaf_of = _leaves(lab)
     parts = [constructed(written.jobs, holder, leaf_of, tables.gpu_types, file)]
+    remarks = list(scenario.warnings)
     if given is not None:
         parts.append(traced(given, written, holder, leaf_of, file))
-    remarks: list[str] = list(scenario.warnings)
+        remarks += remarks_about(parts[-1], written.trace)
     if scenario.shape is not None:
         drawn, said = _drawn(scenario, lab, tables, holder, scenario.seed if seed is None else seed)
         parts.append(drawn)

@@ -163,6 +163,24 @@ def traced(
     return work
 
 
+def remarks_about(work: Work, asked: TraceFile | None) -> list[str]:
+    """What a reader of the results should know: jobs that name no minimum, or one beyond their limit."""
+    told = []
+    jobs = work.jobs
+    free = int(np.count_nonzero(jobs["min_runtime_s"] == 0))
+    if free and asked is not None and asked.min_runtime == ("fixed", 0):
+        told.append(
+            f"{free} jobs of the trace name no minimum and are unbudgeted: neither charged nor protected;"
+            " trace.min_runtime gives them one (1h, runtime or 30%)"
+        )
+    beyond = int(np.count_nonzero(jobs["min_runtime_s"] > jobs["max_runtime_s"]))
+    if beyond:
+        told.append(
+            f"{beyond} jobs of the trace have a min_runtime above the max_runtime at which they are stopped"
+        )
+    return told
+
+
 def _minimum(asked: tuple[str, int], rows: Table) -> NDArray[np.int64]:
     """What each job declares: what it names itself, else as the scenario says.
 

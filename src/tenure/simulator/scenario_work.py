@@ -17,6 +17,7 @@ from tenure.core.tables import Table, empty
 from tenure.core.words import NEVER_S, NONE, Kind
 from tenure.settings.errors import BadInput, dotted, nearest
 from tenure.settings.job import DEBUG_GPUS, DEBUG_RUNTIME_S, KINDS, RESTART_S, SAVE_EVERY_S, advice
+from tenure.settings.lab import Lab
 from tenure.settings.lab_tables import Holder
 from tenure.settings.scenario_file import ScenarioJob
 from tenure.simulator.world import HAPPENING, HIDDEN, STREAM
@@ -108,9 +109,21 @@ def job_ids(written: Sequence[ScenarioJob], file: str) -> list[str]:
     return ids
 
 
-def warnings_about(written: Sequence[ScenarioJob]) -> list[str]:
+def warnings_about(written: Sequence[ScenarioJob], lab: Lab) -> list[str]:
     """What is legal and surely not meant."""
-    told = (advice(job, job.id or f"jobs[{row}]") for row, job in enumerate(written))
+    rows, told = lab.rows(), []
+    for row, job in enumerate(written):
+        name = job.id or f"jobs[{row}]"
+        told.append(advice(job, name))
+        account = rows.get(job.account, 0)
+        while account > 0:
+            most = lab.accounts[account].max_gpus
+            if most is not None and job.gpus > most:
+                told.append(
+                    f"{name}: its {job.gpus} GPUs are more than max_gpus {most} of"
+                    f" {lab.accounts[account].path}: it will never start"
+                )
+            account = lab.accounts[account].parent
     return [sentence for sentence in told if sentence is not None]
 
 
