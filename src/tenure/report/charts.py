@@ -94,8 +94,8 @@ def accounts_figure(story: Story, hours: Hours, measures: Mapping[str, Any]) -> 
     """A panel a leaf account: delivered (area), owed (line), entitled (dashes), mean GPUs."""
     hours, colours = hours.smoothed(120), account_colours(story)
     accounts = measures["delivered"]["accounts"]
-    rows = sorted(leaves(story), key=lambda row: -float(hours.owed[row].sum()))[:MOST_SMALL]
-    rows.sort()
+    named = [hours.paths.index(story.accounts[row].path) for row in leaves(story) if row > 0]
+    rows = sorted(sorted(named, key=lambda row: -float(hours.owed[row].sum()))[:MOST_SMALL])
     across = min(4, max(1, len(rows)))
     figure = _figure(11, 1.7 * -(-len(rows) // across) + 0.5)
     panels = figure.subplots(-(-len(rows) // across), across, squeeze=False).ravel()

@@ -44,13 +44,12 @@ def all_sections(
     hours = told.hours_of(record)
     ratios = {path: row.get("ratio") for path, row in accounts.items()}
     frames = account_frames(hours, colours, ratios, story.start)
-    shown = [frame for frame in frames if frame.title]
-    largest = sorted(shown, key=lambda f: -(accounts.get(f.title, {}).get("owed_gpu_h") or 0))[:MOST_FRAMES]
+    largest = sorted(frames, key=lambda f: -(accounts.get(f.title, {}).get("owed_gpu_h") or 0))[:MOST_FRAMES]
     ledger, line, rules = ledger_of(story, picture)
     return {
         "account_sheet": account_sheet(accounts, colours, told.borrowed_and_lent(story)),
-        "account_frames": [frame for frame in shown if frame in largest],
-        "frames_left_out": max(0, len(shown) - len(largest)),
+        "account_frames": [frame for frame in frames if frame in largest],
+        "frames_left_out": max(0, len(frames) - len(largest)),
         "step": step_text(hours.smoothed()),
         "shortfall": shortfall_bars(story),
         "wait_frames": wait_frames(told.waits_of(record)),

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from tenure.audit import hours as audit_hours
 from tenure.audit.record import Record
+from tenure.audit.series import series_of
 from tenure.audit.span import span_of
 from tenure.audit.waits import groups_of, starts_of
 from tenure.report.frames import HOUR_S, step_for, summed
 from tenure.story.columns import Story
 
 Floats = NDArray[np.float64]
-GPU_S_OF_H = 3600
-UGPU_S_OF_H = 3600 * 1_000_000
 
 
 @dataclass(frozen=True)
@@ -55,21 +54,12 @@ def record_of(story: Story, measures: Mapping[str, Any]) -> Record:
 
 
 def hours_of(record: Record) -> Hours:
-    """All clusters together."""
-    told = audit_hours.hours_of(record)
-    paths = [record.story.accounts[row].path for row in range(record.n_accounts)]
-    return Hours(
-        told.edges,
-        paths,
-        told.entitled_ugpu_s.sum(axis=0) / UGPU_S_OF_H,
-        told.demand_ugpu_s.sum(axis=0) / UGPU_S_OF_H,
-        told.owed_ugpu_s / UGPU_S_OF_H,
-        told.delivered_ugpu_s / UGPU_S_OF_H,
-        told.held_gpu_s[:, 0, :].sum(axis=0) / GPU_S_OF_H,
-        told.unbudgeted_gpu_s.sum(axis=0) / GPU_S_OF_H,
-        told.idle_gpu_s.sum(axis=0) / GPU_S_OF_H,
-        told.down_gpu_s.sum(axis=0) / GPU_S_OF_H,
-    )
+    """The audit's averages as GPU-hours, all clusters together, so that they can be summed over steps."""
+    told = series_of(record, audit_hours.hours_of(record))
+    length_h = np.diff(told.edges_s) / HOUR_S
+    accounts = (told.entitled, told.demand, told.owed, told.delivered)
+    whole = (told.budgeted, told.unbudgeted, told.idle, told.down)
+    return Hours(told.edges_s, told.paths, *[part * length_h for part in (*accounts, *whole)])
 
 
 def waits_of(record: Record) -> dict[str, NDArray[np.int64]]:
