@@ -127,7 +127,7 @@ def mutated(draw: st.DrawFn, original: dict[str, Any]) -> Any:
             parent = parent[key]
         how = draw(st.sampled_from(["odd", "odd", "odd", "remove", "copy", "key"]))
         if how == "odd":
-            parent[last] = draw(ODD)
+            parent[last] = copy.deepcopy(draw(ODD))
         elif how == "remove":
             parent.pop(last)
         elif how == "copy":
@@ -136,7 +136,7 @@ def mutated(draw: st.DrawFn, original: dict[str, Any]) -> Any:
                 source = source[key]
             parent[last] = copy.deepcopy(source)
         elif isinstance(parent, dict):
-            parent[draw(KEYS | st.text(max_size=5))] = draw(ODD)
+            parent[draw(KEYS | st.text(max_size=5))] = copy.deepcopy(draw(ODD))
     return value
 
 

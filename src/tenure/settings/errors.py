@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 SHOWN_CHARACTERS = 60
+LONGEST_WORDS = 300
 
 #: What is allowed where pydantic itself refuses, by the kind of its error.
 ALLOWED = {
@@ -37,10 +38,15 @@ class BadInput(ValueError):
         self.key_path = key_path
         self.found = found
         self.allowed = allowed
-        where = ": ".join(part for part in (self.file, key_path) if part)
+        where = ": ".join(_short(part) for part in (self.file, key_path) if part)
         rest = f" (and {more} more)" if more else ""
-        message = f"{where}: found {found}; allowed: {allowed}{rest}"
+        message = f"{where}: found {_short(found)}; allowed: {allowed}{rest}"
         super().__init__(" ".join(message.split()))
+
+
+def _short(words: str) -> str:
+    """Names may be thousands of letters long; a sentence is not."""
+    return words if len(words) <= LONGEST_WORDS else f"{words[:150]}…{words[-100:]}"
 
 
 class Checked(BaseModel):

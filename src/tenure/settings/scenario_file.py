@@ -124,6 +124,12 @@ def _lab(value: Any) -> Any:
     raise ValueError("the path of a lab's file, or the mapping itself")
 
 
+def _workload(value: Any) -> Any:
+    if not isinstance(value, Mapping) or not isinstance(value.get("shape"), str):
+        raise ValueError("a mapping with the name of a shape, such as {shape: ai2}")
+    return dict(value)
+
+
 class ScenarioFile(Checked):
     """The file, each value checked by itself; times in seconds after the start."""
 
@@ -134,7 +140,7 @@ class ScenarioFile(Checked):
     seed: Seed = 1
     jobs: list[ScenarioJob] = []
     trace: TraceFile | None = None
-    workload: dict[str, Any] | None = None
+    workload: Annotated[dict[str, Any], BeforeValidator(_workload)] | None = None
     events: list[EventFile] = []
 
 
