@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+MOST_SAID = 300  #: characters of an unexpected problem's own words
 REPORT_TO = "please report it with the command and its files, and the trace that TENURE_TRACEBACK=1 prints"
 
 
@@ -53,5 +54,6 @@ def _told(problem: Exception) -> int:
     if isinstance(problem, MemoryError):
         complain("out of memory: play fewer at once (--workers) or a shorter stretch (until)")
         return FAILED
-    complain(f"{type(problem).__name__}: {problem}\nThis should not happen; {REPORT_TO}.")
+    said = (str(problem).strip().splitlines() or ["no more is known"])[0][:MOST_SAID]
+    complain(f"{type(problem).__name__}: {said}\nThis should not happen; {REPORT_TO}.")
     return FAILED
