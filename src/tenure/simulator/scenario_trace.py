@@ -159,7 +159,7 @@ def traced(
         jobs[name] = rows[name]
     jobs["saves_when_asked"] = jobs["min_runtime_s"] > 0
     hidden["work_s"], hidden["arrive_s"], hidden["fails"] = rows["runtime_s"], rows["submit_s"], rows["fails"]
-    work.ids = [trace.ids[row] for row in np.flatnonzero(keep).tolist()]
+    work.ids = trace.ids if keep.all() else [trace.ids[row] for row in np.flatnonzero(keep).tolist()]
     return work
 
 

@@ -156,19 +156,23 @@ def joined(parts: Sequence[Work]) -> Work:
     """
     jobs = np.concatenate([part.jobs for part in parts])
     hidden = np.concatenate([part.hidden for part in parts])
-    ids = [one for part in parts for one in part.ids]
+    with_jobs = [part for part in parts if part.ids]
+    ids = with_jobs[0].ids if len(with_jobs) == 1 else [one for part in parts for one in part.ids]
     streams, happenings = _streams(parts, hidden)
     listed = hidden["stream"] != NONE
     order = np.lexsort((np.where(listed, 0, hidden["arrive_s"]), hidden["stream"], listed))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    streams["first_job"] = place[streams["first_job"]]
-    jobs, hidden = jobs[order], hidden[order]
+    moved = bool((np.diff(order) != 1).any())  # a lone trace is in order already: copy nothing
+    if moved:
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        streams["first_job"] = place[streams["first_job"]]
+        jobs, hidden, listed = jobs[order], hidden[order], listed[order]
+        ids = [ids[row] for row in order.tolist()]
     _debug_kinds(jobs)
-    jobs["submit_s"] = np.where(listed[order], NEVER_S, hidden["arrive_s"])
+    jobs["submit_s"] = np.where(listed, NEVER_S, hidden["arrive_s"])
     entries = bit_count(jobs["clusters"])
     jobs["first_entry"] = np.cumsum(entries) - entries
-    return Work(jobs, hidden, [ids[row] for row in order.tolist()], streams, happenings)
+    return Work(jobs, hidden, ids, streams, happenings)
 
 
 def _streams(parts: Sequence[Work], hidden: Table) -> tuple[Table, Table]:
