@@ -41,7 +41,7 @@ def compare(
             keep=results.json_path,
         )
     screen.warn(compared.warnings)
-    if report is not None and compared.runs:
+    if report is not None:
         comparing.write_page(compared, report)
     results.give(compared.as_json(), lambda console: tables_of_runs.compared(console, compared))
     screen.end_of_many(compared)

@@ -52,7 +52,7 @@ def sweep(
             keep=results.json_path,
         )
     screen.warn(swept.warnings)
-    if report is not None and swept.runs:
+    if report is not None:
         comparing.write_page(swept, report)
     results.give(swept.as_json(), lambda console: tables_of_runs.swept(console, swept))
     screen.end_of_many(swept)

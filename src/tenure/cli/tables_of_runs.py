@@ -56,6 +56,8 @@ def value_at(run: Run, path: Sequence[str]) -> Any:
 
 def compared(console: Console, runs: Runs) -> None:
     """Policies side by side, then what each account gets under them."""
+    if not runs.done:
+        return
     policies = list(dict.fromkeys(run["policy"] for run in runs.runs))
     seeds = sorted({run["seed"] for run in runs.runs})
     console.print()
@@ -168,7 +170,9 @@ def _say_cut(table: Table, left_out: int) -> None:
 
 
 def swept(console: Console, runs: Runs) -> None:
-    """One row a combination; what is best in a column is bold."""
+    """One row a combination."""
+    if not runs.done:
+        return
     keys = list(dict.fromkeys(key for run in runs.runs for key in run["set"]))
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs.runs:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tenure.service import stage
 from tenure.service.many import Play, ProgressCall, Runs, play_all
+from tenure.service.outputs import placed, plain
 from tenure.settings.errors import BadInput
 
 
@@ -69,6 +70,15 @@ def _means(
     both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], key: str
 ) -> tuple[float | None, float | None]:
     return mean([a[key] for a, _ in both]), mean([b[key] for _, b in both])
+
+
+def write_page(runs: Runs, path: Path) -> None:
+    """Write what has been played as one HTML page; of no finished play there is none."""
+    from tenure.report.comparison import write_comparison
+
+    if runs.done:
+        with placed(path) as draft:
+            write_comparison([plain(run) for run in runs.runs], draft)
 
 
 def mean(values: Sequence[float | None]) -> float | None:
