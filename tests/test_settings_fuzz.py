@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -198,6 +199,37 @@ def test_any_workload_is_drawn_or_refused_in_one_sentence(raw: Any) -> None:
             build_world(loaded)
     except BadInput as wrong:
         one_sentence(wrong)
+
+
+TRACED: dict[str, Any] = {
+    "lab": LAB,
+    "trace": {
+        "file": "jobs.csv",
+        "format": "csv",
+        "columns": {"job": "id", "submit": "at", "runtime": "long", "gpus": "size", "account": "who"},
+        "accounts": {"a": "vision", "*": "language"},
+        "min_runtime": "30%",
+        "sizes": "round-up",
+        "timezone": "UTC",
+        "shares": "equal",
+    },
+    "until": "1d",
+}
+
+
+@settings(MANY, suppress_health_check=[*HealthCheck])
+@given(raw=mutated(TRACED))
+def test_any_trace_is_played_or_refused_in_one_sentence(raw: Any, tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("id,at,long,size,who\n1,0,60,1,a\n2,9,1e3,12,b\n3,1e9,5,64,(own)\n")
+    try:
+        world, names = build_world(load_scenario(raw, folder=tmp_path))
+    except BadInput as wrong:
+        one_sentence(wrong)
+    else:
+        report = names.import_report
+        assert (world.jobs["clusters"] > 0).all()
+        if report is not None:
+            assert report.read == report.kept + sum(found.count for found in report.dropped.values())
 
 
 @MANY
