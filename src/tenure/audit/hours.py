@@ -64,6 +64,8 @@ def over_hours(steps: Steps, n_rows: int, edges: Ints) -> Ints:
     """(rows, hours) integrals of step functions: in each hour the level at its start times its length, and
     each change times the rest of its hour."""
     n_hours = len(edges) - 1
+    if n_hours == 0:
+        return np.zeros((n_rows, 0), np.int64)
     inside = steps.t < edges[-1]
     t, row, delta = np.maximum(steps.t[inside], edges[0]), steps.row[inside], steps.delta[inside]
     hour = np.searchsorted(edges, t, side="right") - 1

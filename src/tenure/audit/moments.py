@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tenure.audit.capacity import Steps
 from tenure.audit.record import Record
+from tenure.audit.sorting import distinct
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -34,15 +35,17 @@ class Levels:
         at = np.maximum(np.searchsorted(edges, steps.t, side="right") - 1, 0)
         inside = at < len(edges) - 1
         order = np.argsort(at[inside], kind="stable")
-        self.at, self.row = at[inside][order], steps.row[inside][order]
-        self.delta = steps.delta[inside][order]
+        # half the width: several million changes of several kinds lie in memory together
+        self.at, self.row, self.delta = (
+            column[inside][order].astype(np.int32) for column in (at, steps.row, steps.delta)
+        )
         self.level = np.zeros(n_rows, np.int64)
 
     def over(self, first: int, last: int) -> Ints:
         """(rows, last - first) levels in these moments; to be asked for in order."""
         width = last - first
         lo, hi = np.searchsorted(self.at, [first, last])
-        cell = self.row[lo:hi] * width + (self.at[lo:hi] - first)
+        cell = self.row[lo:hi].astype(np.int64) * width + (self.at[lo:hi] - first)
         # whole numbers far below 2^53: exact as floats
         grid = np.bincount(cell, weights=self.delta[lo:hi], minlength=len(self.level) * width)
         levels = grid.astype(np.int64).reshape(len(self.level), width)
@@ -94,13 +97,15 @@ class Sweep:
                 "failed": (record.waiting_after_failure, rows),
                 "pledged": (record.pledged, clusters),
             }
-            self.sizes = np.unique(record.gpus[record.phases.job[record.asking]])
+            self.sizes = distinct(record.gpus[record.phases.job[record.asking]])
             if record.limits:
                 kinds["sizes"] = (record.waiting_by_size(self.sizes), len(self.sizes) * accounts)
         span = record.span
-        times = [record.edges, np.clip(record.shares.from_s, span.start_s, span.end_s)]
-        times += [np.clip(steps.t, span.start_s, span.end_s) for steps, _ in kinds.values()]
-        self.edges = np.unique(np.concatenate(times))
+        times = [record.edges, record.shares.from_s, record.story.events["t"]]
+        if causes:
+            times.append(record.attempts.protected_until_s)
+        changes = distinct(np.concatenate(times))
+        self.edges = changes[(changes >= span.start_s) & (changes <= span.end_s)]
         self.levels = {name: Levels(steps, n, self.edges) for name, (steps, n) in kinds.items() if n}
 
     def chunks(self) -> Iterator[Moments]:

@@ -5,16 +5,18 @@ Rows of accounts are the story's; a row of (cluster, account) is `cluster * n_ac
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tenure.audit.capacity import Shares, Steps, down_steps, shares_of, steps_between
+from tenure.audit.capacity import WHOLE, Shares, Steps, down_steps, shares_of, steps_between
+from tenure.audit.sorting import distinct, numbered
 from tenure.audit.span import AuditError, span_of
-from tenure.audit.stays import WAITS, attempts_of, events_of_jobs, phases_of
+from tenure.audit.stays import WAITS, among, attempts_of, events_of_jobs, phases_of
 from tenure.core.words import NEVER_S, NONE, Happened
-from tenure.story.columns import Story
+from tenure.story.columns import Story, StoryAccount
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -26,7 +28,7 @@ class Record:
     def __init__(self, story: Story, *, since_s: int | None = None) -> None:
         if not story.nodes:
             raise AuditError("the story names no nodes: what was owed of them cannot be said")
-        self.story = story
+        self.story = story = with_own_leaves(story)
         self.span = span_of(story, since_s=since_s)
         self.edges = self.span.hour_edges()
         self.n_hours = len(self.edges) - 1
@@ -69,11 +71,11 @@ class Record:
     @cached_property
     def may_run(self) -> Ints:
         """(jobs,) bits of the clusters that could hold the job, were they empty and whole."""
-        asked = np.stack([self.gpus, self.story.jobs["clusters"]], axis=1)
-        kinds, which = np.unique(asked, axis=0, return_inverse=True)
         everywhere = (1 << self.n_clusters) - 1
-        able = [self._holders(gpus) & (bits or everywhere) for gpus, bits in kinds.tolist()]
-        return np.array(able, np.int64)[which.reshape(-1)] if len(kinds) else np.zeros(0, np.int64)
+        sizes, which = numbered(self.gpus)
+        able = np.array([self._holders(gpus) for gpus in sizes.tolist()], np.int64)
+        bits = self.story.jobs["clusters"]
+        return able[which] & np.where(bits == 0, everywhere, bits)
 
     @cached_property
     def _sizes(self) -> list[dict[int, int]]:
@@ -144,7 +146,7 @@ class Record:
     @cached_property
     def masks(self) -> list[int]:
         """Sets of several clusters (bits) that waiting jobs may run on, small sets first."""
-        bits = np.unique(self.may_run[self.phases.job[self.asking]])
+        bits = distinct(self.may_run[self.phases.job[self.asking]])
         return sorted((b for b in bits.tolist() if b & (b - 1)), key=lambda b: (b.bit_count(), b))
 
     @cached_property
@@ -196,17 +198,44 @@ class Record:
     def pledged(self) -> Steps:
         """GPUs of jobs with a promise or a claim, until they start or lose it; row: cluster.
 
-        A promise does not say where: it counts on the first cluster that could hold its job.
+        A claim counts where its nodes are; a promise does not say where: it counts on the first cluster that
+        could hold its job.
         """
         story = self.story
         opens = (Happened.PLANNED, Happened.CLAIMED)
         ends = (Happened.UNPLANNED, Happened.UNCLAIMED, Happened.STARTED, Happened.CANCELLED)
         rows = events_of_jobs(story, (*opens, *ends))
-        job, t = story.events["job"][rows].astype(np.int64), story.events["t"][rows]
-        open_ = np.isin(story.events["event"][rows], opens)
+        job, t = story.events["job"][rows], story.events["t"][rows]
+        open_ = among(story.events["event"][rows], opens)
         to_s = np.full(len(rows), NEVER_S)
         to_s[:-1] = np.where(job[1:] == job[:-1], t[1:], NEVER_S)
         job, t, to_s = job[open_], t[open_], to_s[open_]
         bits = self.may_run[job]
         lowest = np.log2(np.maximum(bits & -bits, 1)).astype(np.int64)
+        told = story.events[rows[open_]]
+        claims = told["n_nodes"] > 0
+        if claims.any():
+            node = story.placements["node"][told["nodes_at"][claims]]
+            lowest[claims] = np.array([n.cluster for n in story.nodes])[node]
         return steps_between(t, to_s, lowest, np.where(bits != 0, self.gpus[job], 0))
+
+
+def with_own_leaves(story: Story) -> Story:
+    """The story with a leaf for the work given to each inner account itself, where it lacks one.
+
+    The leaf's share is what its siblings leave; it goes by the inner account's path and `(own)`.
+    """
+    inner = {account.parent for account in story.accounts} - {NONE}
+    given = [row for row in np.unique(story.jobs["account"]).tolist() if row in inner]
+    if not given:
+        return story
+    accounts, moved = list(story.accounts), np.arange(len(story.accounts))
+    for row in given:
+        siblings = [a.shares for a in story.accounts if a.parent == row]
+        left = tuple(max(0, WHOLE - sum(parts)) for parts in zip(*siblings, strict=True))
+        moved[row] = len(accounts)
+        path = f"{accounts[row].path}/(own)".lstrip("/")
+        accounts.append(StoryAccount(path, row, left, own_leaf_of=row))
+    jobs = story.jobs.copy()
+    jobs["account"] = moved[jobs["account"]]
+    return replace(story, accounts=accounts, jobs=jobs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +41,10 @@ class Attempts(NamedTuple):
 class Phases(NamedTuple):
     """One row for each stretch of a job's life, by job and then in time."""
 
-    job: Ints
+    job: NDArray[Any]
     from_s: Ints
     to_s: Ints  #: NEVER_S: not over
-    phase: Ints  #: GONE, WAITS, RUNS
+    phase: NDArray[Any]  #: GONE, WAITS, RUNS
     held: Bools  #: a person's hold is on it
     since_s: Ints  #: its last submission or requeue
     after_node_failure: Bools  #: its last attempt ended with its node
@@ -51,30 +52,35 @@ class Phases(NamedTuple):
     opens: Bools  #: the stretch begins with a start
 
 
-def events_of_jobs(story: Story, kinds: tuple[Happened, ...]) -> Ints:
+def among(events: NDArray[Any], kinds: Iterable[int]) -> Bools:
+    """Which events (words.Happened, small numbers) are of these kinds."""
+    wanted = np.zeros(max(Happened) + 1, bool)
+    wanted[list(kinds)] = True
+    return wanted[events]
+
+
+def events_of_jobs(story: Story, kinds: Iterable[Happened]) -> Ints:
     """Rows of these events, by job and then in time (the story's own order within an instant)."""
-    rows = np.flatnonzero(np.isin(story.events["event"], kinds))
+    rows = np.flatnonzero(among(story.events["event"], kinds) & (story.events["job"] >= 0))
     return rows[np.argsort(story.events["job"][rows], kind="stable")]
 
 
 def attempts_of(story: Story) -> Attempts:
     rows = events_of_jobs(story, (Happened.STARTED, Happened.STOPPING, Happened.STOPPED))
-    events = story.events[rows]
-    starts = events["event"] == Happened.STARTED
+    kind, job, t, code = (story.events[name][rows] for name in ("event", "job", "t", "code"))
+    starts = kind == Happened.STARTED
     which = np.cumsum(starts) - 1  # the attempt a row speaks of: the last one started before it
     at = np.flatnonzero(starts)
     n = len(at)
     # a row before its job's first start would speak of another job's attempt
-    own = (
-        (which >= 0) & (events["job"] == events["job"][at[np.maximum(which, 0)]]) if n else np.zeros(0, bool)
-    )
+    own = (which >= 0) & (job == job[at[np.maximum(which, 0)]]) if n else np.zeros(0, bool)
     stopping_s, stop_s = np.full(n, NEVER_S), np.full(n, NEVER_S)
     end = np.full(n, End.NOT_YET, np.int64)
-    told = np.flatnonzero(own & (events["event"] == Happened.STOPPING))[::-1]  # the first telling stays
-    stopping_s[which[told]] = events["t"][told]
-    over = np.flatnonzero(own & (events["event"] == Happened.STOPPED))
-    stop_s[which[over]], end[which[over]] = events["t"][over], events["code"][over]
-    begun = events[at]
+    told = np.flatnonzero(own & (kind == Happened.STOPPING))[::-1]  # the first telling stays
+    stopping_s[which[told]] = t[told]
+    over = np.flatnonzero(own & (kind == Happened.STOPPED))
+    stop_s[which[over]], end[which[over]] = t[over], code[over]
+    begun = story.events[rows[at]]
     return Attempts(
         rows[at],
         begun["job"].astype(np.int64),
@@ -97,10 +103,7 @@ def last_where(marks: Bools, first: Ints) -> Ints:
 
 def phases_of(story: Story) -> Phases:
     rows = events_of_jobs(story, (*PHASE_AFTER, Happened.HELD, Happened.RELEASED))
-    events = story.events[rows]
-    rows = rows[events["job"] >= 0]
-    events = events[events["job"] >= 0]
-    kind, job, t = events["event"], events["job"].astype(np.int64), events["t"]
+    kind, job, t, code = (story.events[name][rows] for name in ("event", "job", "t", "code"))
     n = len(rows)
     new = np.ones(n, bool)
     new[1:] = job[1:] != job[:-1]
@@ -108,25 +111,22 @@ def phases_of(story: Story) -> Phases:
     to_s = np.full(n, NEVER_S)
     to_s[:-1] = np.where(new[1:], NEVER_S, t[1:])
 
-    def told(last: Ints, value: NDArray[np.generic], otherwise: int) -> Ints:
-        return np.where(last >= 0, value[np.maximum(last, 0)], otherwise).astype(np.int64)
+    def told(by: Iterable[int], value: NDArray[Any], otherwise: int) -> NDArray[Any]:
+        """The value at the last event of these kinds so far."""
+        last = last_where(among(kind, by), first)
+        return np.where(last >= 0, value[np.maximum(last, 0)], value.dtype.type(otherwise))
 
-    after = np.zeros(max(Happened) + 1, np.int64)
+    after = np.zeros(max(Happened) + 1, np.int8)
     for happened, phase in PHASE_AFTER.items():
         after[happened] = phase
-    moved = last_where(np.isin(kind, tuple(PHASE_AFTER)), first)
-    hold = last_where(np.isin(kind, (Happened.HELD, Happened.RELEASED)), first)
-    since = last_where(np.isin(kind, (Happened.SUBMITTED, Happened.REQUEUED)), first)
-    stop = last_where(kind == Happened.STOPPED, first)
-    start = last_where(kind == Happened.STARTED, first)
     return Phases(
         job,
-        t.copy(),
+        t,
         to_s,
-        told(moved, after[kind], GONE),
-        told(hold, kind, Happened.RELEASED) == Happened.HELD,
-        told(since, t, 0),
-        told(stop, events["code"], End.NOT_YET) == End.NODE_FAILED,
-        told(start, events["code"], -1),
+        told(PHASE_AFTER, after[kind], GONE),
+        told((Happened.HELD, Happened.RELEASED), kind, Happened.RELEASED) == Happened.HELD,
+        told((Happened.SUBMITTED, Happened.REQUEUED), t, 0),
+        told((Happened.STOPPED,), code, End.NOT_YET) == End.NODE_FAILED,
+        told((Happened.STARTED,), code, -1).astype(np.int64),
         kind == Happened.STARTED,
     )

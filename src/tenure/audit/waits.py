@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tenure.audit.record import Record
+from tenure.audit.sorting import distinct
 from tenure.audit.stays import WAITS
 from tenure.core.words import End, Happened, Kind
 
@@ -66,13 +67,14 @@ def first_waits(record: Record) -> tuple[Ints, Ints]:
     recent = (submit_s >= span.start_s) & (submit_s <= span.end_s)
     started = np.zeros(len(submit_s), bool)
     opens = np.flatnonzero(p.opens & (p.from_s <= span.end_s))
-    job, nth = np.unique(p.job[opens], return_index=True)  # rows of a job are in time order
+    opens = opens[np.diff(p.job[opens], prepend=-1) != 0]  # rows are by job and then in time: the first
+    job = p.job[opens]
     started[job] = True
-    first_s = p.from_s[opens][nth]
+    first_s = p.from_s[opens]
     mine = recent[job]
     job, waited = job[mine], (first_s - submit_s[job])[mine]
     open_ = (p.from_s <= span.end_s) & (p.to_s > span.end_s) & (p.phase == WAITS) & ~p.held
-    still = np.unique(p.job[open_])
+    still = distinct(p.job[open_])
     still = still[recent[still] & ~started[still] & (span.end_s - submit_s[still] > STILL_WAITING_S)]
     return np.concatenate([job, still]), np.concatenate([waited, span.end_s - submit_s[still]])
 
