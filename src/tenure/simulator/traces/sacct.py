@@ -32,6 +32,7 @@ FREE_TEXT = ("jobname", "submitline", "comment", "admincomment", "workdir", "sys
 TENANTS = ("account", "user", "partition", "qos", "group", "wckey", "cluster")
 RUNNING = {"RUNNING", "R", "SUSPENDED", "S", "COMPLETING", "CG", "RESIZING", "RS"}
 Texts = Callable[[str], Sequence[str] | None]  #: the texts of a column, where it is there
+STEP = "a step of a job"
 WAITING = {"PENDING", "PD", "REQUEUE_HOLD", "SPECIAL_EXIT"}
 
 
@@ -98,6 +99,9 @@ class Layout:
         lines: list[int] = []
         job_at, width, note = self.where["jobid"], self.width, gathering.report.note
         for line_number, line in enumerate(self.text, self.line + 1):
+            if job_at == 0 and "." in line[: line.find("|")]:  # most lines: not worth a split
+                note("skipped", STEP, 1, line_number)
+                continue
             cells = line.rstrip("\r\n").split("|")
             if len(cells) != width:
                 fitted = self._fitted(cells)
@@ -110,7 +114,7 @@ class Layout:
                 cells = fitted
             job = cells[job_at]
             if "." in job:
-                note("skipped", "a step of a job", 1, line_number)
+                note("skipped", STEP, 1, line_number)
             elif job == self.header[job_at]:
                 note("skipped", "the header again", 1, line_number)
             else:
