@@ -7,7 +7,7 @@ from typing import Any
 
 NOTHING = "–"
 #: Unit, its seconds, and from how many seconds on it is used.
-UNITS = (("d", 86400, 48 * 3600), ("h", 3600, 90 * 60), ("min", 60, 120), ("s", 1, 0))
+UNITS = (("d", 86400, 48 * 3600), ("h", 3600, 3600), ("min", 60, 120), ("s", 1, 0))
 
 
 def absent(value: Any) -> bool:

@@ -76,11 +76,13 @@ def headline(heading: Mapping[str, Any]) -> Text:
     """Lab, policy, seed, span and the lookback in force: said in every report."""
     line = Text()
     line.append(str(heading["lab"]), style="bold")
-    line.append(f" · policy {heading['policy']} · seed {heading['seed']}")
+    several = "policies" if "," in heading["policy"] else "policy"
+    line.append(f" · {several} {heading['policy']} · seed {heading['seed']}")
     line.append(f" · {duration(heading['span_s'])}")
     if heading.get("warmup_s"):
         line.append(f" after {duration(heading['warmup_s'])} of warm-up")
-    line.append(f" · {heading['lookback']}")
+    if heading["lookback"]:
+        line.append(f" · {heading['lookback']}")
     return line
 
 

@@ -179,7 +179,8 @@ def swept(console: Console, runs: Runs) -> None:
         groups.setdefault(tuple(run["set"].get(key, "") for key in keys), []).append(run)
     seeds = sorted({run["seed"] for run in runs.runs})
     console.print()
-    console.print(headline({**runs.heading, "seed": _listed(seeds), "lookback": ""}))
+    told = runs.heading["lookback"] if not {"policy.lookback", "policy.half_life"} & set(keys) else ""
+    console.print(headline({**runs.heading, "seed": _listed(seeds), "lookback": told}))
     over = "" if len(seeds) == 1 else f", median of {len(seeds)} seeds"
     table = simple_table(f"{len(groups)} combinations{over}", "", [])
     table.columns.clear()
