@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tenure.cli import options
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def audit(
@@ -25,7 +28,7 @@ def audit(
 
     Nothing but the story is looked at, so anyone who has the file gets the same numbers.
     """
-    from tenure.cli import screen, tables
+    from tenure.cli import screen, tables, tables_of_audit
     from tenure.service import audits
 
     results = screen.Results(json, report, inputs=() if story is None else (story,))
@@ -33,7 +36,9 @@ def audit(
     screen.warn(audited.warnings)
     if report is not None:
         audits.write_page(audited, report)
-    results.give(
-        audited.measures,
-        lambda console: tables.played(console, audited.heading, audited.measures, audited.shares),
-    )
+
+    def say(console: Console) -> None:
+        tables.played(console, audited.heading, audited.measures, audited.shares)
+        tables_of_audit.explained(console, audited.measures)
+
+    results.give(audited.measures, say)

@@ -97,7 +97,7 @@ def tree_rows(paths: list[str]) -> list[tuple[str, str]]:
     return [(path, "  " * depth(path) + (path.rsplit("/", 1)[-1] if depth(path) else path)) for path in paths]
 
 
-def _shown(accounts: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], int]:
+def shown_paths(accounts: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], int]:
     """Paths to show and how many are left out: the upper levels and the worst, where there are too many."""
     paths = [path for path in accounts if path]
     if len(paths) <= MOST_ROWS:
@@ -120,7 +120,7 @@ def accounts(measures: Mapping[str, Any], shares: Mapping[str, float]) -> Table:
         "account",
         ["share", "demand", "owed", "delivered", "ratio", "by the hour"],
     )
-    paths, left_out = _shown(rows)
+    paths, left_out = shown_paths(rows)
     for path, label in tree_rows(paths):
         row = rows[path]
         ratio = _number(row["ratio"], 1.0)

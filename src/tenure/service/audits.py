@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tenure.audit.measures import measure
+from tenure.audit.examine import examine
 from tenure.audit.span import AuditError
 from tenure.core.columns import WHOLE
 from tenure.core.policy import Policy
@@ -33,7 +33,7 @@ class Audited:
 
 
 def audit(path: Path | None, *, since: str | None = None) -> Audited:
-    """Measure a story's file; `since`: only so long before its end.
+    """Measure a story's file and explain the measures; `since`: only so long before its end.
 
     Raises BadInput where there is no file, or it is no whole story.
     """
@@ -44,10 +44,12 @@ def audit(path: Path | None, *, since: str | None = None) -> Audited:
     try:
         story = read_story(path)
         since_s = None if since is None else _since_s(story, since)
-        return audited(story, measure(story, since_s=since_s).to_dict())
+        found = examine(story, since_s=since_s)
+        more = {"shortfall": found.shortfall, "ledger": found.ledger, "signals": found.signals}
+        return audited(story, {**found.measures.to_dict(), **more})
     except (StoryError, AuditError) as wrong:
-        found = str(wrong).removeprefix(str(path)).lstrip(",: ")
-        raise BadInput(str(path), "", found, "a whole story, as `tenure simulate --log` writes it") from None
+        said = str(wrong).removeprefix(str(path)).lstrip(",: ")
+        raise BadInput(str(path), "", said, "a whole story, as `tenure simulate --log` writes it") from None
 
 
 def _since_s(story: Story, since: str) -> int:
