@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenure.audit.hours import hours_of
+from tenure.audit.series import series_of
 from tenure.report import told
 from tenure.report.colours import BUDGETED, DOWN, IDLE, UNBUDGETED, account_colours, leaves
 from tenure.report.figures import CLASSES, LAYERS, NINES
@@ -51,7 +53,7 @@ def write_charts(
 
     folder.mkdir(parents=True, exist_ok=True)
     record = told.record_of(story, measures)
-    hours = told.hours_of(record)
+    hours = told.hours_of(series_of(record, hours_of(record)))
     written = []
     with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]  # keys are checked when set
         drawn = {

@@ -37,14 +37,14 @@ def owed_leaves(accounts: dict[str, dict[str, float]]) -> dict[str, dict[str, fl
 
 def tiles(measures: dict[str, Any]) -> list[Tile]:
     """Eight figures; those without a value in the measures show a dash."""
-    delivered, hours = measures.get("delivered", {}), measures.get("gpu_hours", {})
+    return [*delivery_tiles(measures.get("delivered", {})), *cluster_tiles(measures), *stop_tiles(measures)]
+
+
+def delivery_tiles(delivered: dict[str, Any]) -> list[Tile]:
     accounts = delivered.get("accounts", {})
-    debug = measures.get("first_wait_s", {}).get("debug", {})
-    stops = measures.get("preemptions", {})
     good, of = served(accounts)
     owed = owed_leaves(accounts)
     least = min(owed, key=lambda path: owed[path]["ratio"], default="")
-    lost_part = hours.get("lost", 0) / hours["capacity"] if hours.get("capacity") else None
     return [
         Tile(
             "Owed time delivered",
@@ -69,6 +69,13 @@ def tiles(measures: dict[str, Any]) -> list[Tile]:
             "13 of 15",
             "Accounts without accounts below them whose delivered ÷ owed is at least 95 %.",
         ),
+    ]
+
+
+def cluster_tiles(measures: dict[str, Any]) -> list[Tile]:
+    hours = measures.get("gpu_hours", {})
+    debug = measures.get("first_wait_s", {}).get("debug", {})
+    return [
         Tile(
             "Occupancy",
             percent(measures.get("occupancy")),
@@ -92,6 +99,13 @@ def tiles(measures: dict[str, Any]) -> list[Tile]:
             "18 %",
             "Unbudgeted GPU-hours over all GPU-hours held.",
         ),
+    ]
+
+
+def stop_tiles(measures: dict[str, Any]) -> list[Tile]:
+    hours, stops = measures.get("gpu_hours", {}), measures.get("preemptions", {})
+    lost_part = hours.get("lost", 0) / hours["capacity"] if hours.get("capacity") else None
+    return [
         Tile(
             "Preempted",
             f"{number(stops.get('per_day'))} a day",

@@ -30,7 +30,7 @@ PARTS = [
     ("occupancy-h", "Occupancy"),
     ("picture-h", "Picture"),
     ("reasons-h", "Why jobs waited"),
-    ("ledger-h", "Stops"),
+    ("ledger-h", "Preemptions"),
     ("signals-h", "Signals"),
     ("import-h", "Trace"),
     ("again-h", "Play it again"),

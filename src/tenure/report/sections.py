@@ -6,33 +6,24 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-import numpy as np
-
 from tenure.audit.span import Span
-from tenure.core.words import NONE, Rule
 from tenure.report import told
 from tenure.report.bars import Bars, stacked
 from tenure.report.colours import account_colours
 from tenure.report.figures import MOST_FRAMES, account_frames, occupancy_frame, step_text, wait_frames
-from tenure.report.frames import moment, number, parse_start, percent, seconds
+from tenure.report.frames import number, parse_start, percent, seconds
+from tenure.report.misuse import signal_sheet
 from tenure.report.picture import Picture
-from tenure.report.picture_data import words
+from tenure.report.preemptions import ledger_of
 from tenure.report.sheets import (
-    Cell,
-    Column,
-    Row,
     Sheet,
     account_sheet,
-    duration,
-    figure,
     plain_sheet,
+    said_of,
     wait_sheet,
-    word,
 )
 from tenure.report.waiting import waited_by_reason
 from tenure.story.columns import Story
-
-MOST_STOPS = 500  #: rows of the ledger on the page
 
 
 def all_sections(
@@ -40,18 +31,18 @@ def all_sections(
 ) -> dict[str, Any]:
     colours = account_colours(story)
     accounts = measures["delivered"]["accounts"]
-    record = told.record_of(story, measures)
-    hours = told.hours_of(record)
+    found = told.examination_of(story, measures)
+    record, hours = found.record, told.hours_of(found.series)
     ratios = {path: row.get("ratio") for path, row in accounts.items()}
     frames = account_frames(hours, colours, ratios, story.start)
     largest = sorted(frames, key=lambda f: -(accounts.get(f.title, {}).get("owed_gpu_h") or 0))[:MOST_FRAMES]
-    ledger, line, rules = ledger_of(story, picture)
+    ledger, line, rules = ledger_of(story, picture, record.span)
     return {
-        "account_sheet": account_sheet(accounts, colours, told.borrowed_and_lent(story)),
+        "account_sheet": account_sheet(accounts, colours, found.ledger["accounts"]),
         "account_frames": [frame for frame in frames if frame in largest],
         "frames_left_out": max(0, len(frames) - len(largest)),
         "step": step_text(hours.smoothed()),
-        "shortfall": shortfall_bars(story),
+        "shortfall": shortfall_bars(found.shortfall),
         "wait_frames": wait_frames(told.waits_of(record)),
         "wait_sheets": wait_sheets(measures),
         "hours_line": hours_line(measures),
@@ -61,7 +52,7 @@ def all_sections(
         "ledger_line": line,
         "ledger_rules": rules,
         "rule_column": [column.name for column in ledger.columns].index("rule"),
-        "signals": signals_of(story),
+        "signals": signal_sheet(found.signals),
         "imported": imported_sheets(import_report),
         "knobs": knob_sheet(story),
     }
@@ -108,80 +99,18 @@ def wait_sheets(measures: Mapping[str, Any]) -> list[Sheet]:
     ]
 
 
-def shortfall_bars(story: Story) -> Bars | None:
-    parts = told.shortfall_of(story)
-    return stacked(parts, "GPU-hours short, by account and cause") if parts else None
+def shortfall_bars(shortfall: Mapping[str, Any]) -> Bars | None:
+    """What stood in the way of the owed hours that were missed, an account a row."""
+    parts = {
+        path: {said_of(cause): gpu_h for cause, gpu_h in row["causes"].items()}
+        for path, row in shortfall["accounts"].items()
+    }
+    return stacked(parts, "GPU-hours owed and missed, by account and cause")
 
 
 def reason_bars(story: Story, span: Span) -> Bars | None:
     parts = waited_by_reason(story, span)
     return stacked(parts, "GPU-hours waited, by account and reason") if parts else None
-
-
-LEDGER = [
-    Column("when"),
-    Column("stopped", text=True),
-    Column("of", text=True),
-    Column("GPUs"),
-    Column("had run"),
-    Column("for", text=True),
-    Column("of", text=True),
-    Column("rule", text=True),
-    Column("its ratio", "usage ÷ entitlement of the stopped job's account"),
-    Column("taker's ratio"),
-    Column("lost", "GPU-hours: work since the last save and the restart"),
-]
-
-
-def ledger_of(story: Story, picture: Picture) -> tuple[Sheet, str, list[str]]:
-    """Every stop by us, largest loss first; at most `MOST_STOPS` of them, with the count said."""
-    rows = told.stops_of(story, picture)
-    colours, rule = account_colours(story), words(Rule)
-    sheet = Sheet("ledger", "Stops", LEDGER)
-    lost_h = float(rows["lost_gpu_s"].sum()) / 3600
-    largest = rows[np.argsort(-rows["lost_gpu_s"], kind="stable")[:MOST_STOPS]]
-    for one in largest:
-        job, by = int(one["job"]), int(one["by"])
-        sheet.rows.append(Row(_ledger_cells(story, one, job, by, rule, colours)))
-    kept = float(largest["lost_gpu_s"].sum()) / 3600
-    line = f"{number(len(rows))} attempts were stopped for another, {number(lost_h)} GPU-hours lost."
-    if len(rows) > len(largest):
-        part = percent(kept / lost_h) if lost_h else "none"
-        line += f" Shown: the {len(largest)} with the largest loss, {part} of all loss."
-    return sheet, line, sorted({rule[int(code)] for code in largest["stopped_by"]})
-
-
-def _ledger_cells(
-    story: Story, one: Any, job: int, by: int, rule: list[str], colours: Mapping[str, str]
-) -> list[Cell]:
-    def of(row: int) -> tuple[Cell, Cell]:
-        if row == NONE:
-            return word("–"), word("–")
-        path = story.accounts[int(story.jobs["account"][row])].path
-        name = str(story.job_ids[row])
-        return word(name, look="text job", about=name), word(path, colour=colours.get(path, ""))
-
-    mine, theirs = int(one["ratios"]) >> 32, int(one["ratios"]) & 0xFFFFFFFF
-    when = int(one["end_s"])
-    return [
-        Cell(moment(when, story.start), when),
-        *of(job),
-        figure(int(story.jobs["gpus"][job])),
-        duration(int(one["end_s"] - one["start_s"])),
-        *of(by),
-        word(rule[int(one["stopped_by"])] or "–"),
-        figure(mine / 1e6 if one["ratios"] else None),
-        figure(theirs / 1e6 if one["ratios"] else None),
-        figure(float(one["lost_gpu_s"]) / 3600),
-    ]
-
-
-def signals_of(story: Story) -> Sheet | None:
-    rows = told.signals_of(story)
-    if rows is None:
-        return None
-    columns = list(rows[0]) if rows else []
-    return plain_sheet("signals", "Signals of misuse", columns, [list(row.values()) for row in rows])
 
 
 def imported_sheets(report: Mapping[str, Any] | None) -> list[Sheet]:
@@ -190,19 +119,17 @@ def imported_sheets(report: Mapping[str, Any] | None) -> list[Sheet]:
         return []
     plain = {key: value for key, value in report.items() if not isinstance(value, Mapping | list | tuple)}
     sheets = [
-        plain_sheet("import-0", "Trace", ["what", "value"], [(_said(k), str(v)) for k, v in plain.items()])
+        plain_sheet("import-0", "Trace", ["what", "value"], [(said_of(k), str(v)) for k, v in plain.items()])
     ]
     for i, (key, value) in enumerate(report.items(), start=1):
         if isinstance(value, Mapping) and value:
-            rows = [(_said(str(k)), v if isinstance(v, int | float) else str(v)) for k, v in value.items()]
-            sheets.append(plain_sheet(f"import-{i}", _said(key), [_said(key), "value"], rows))
+            rows = [(said_of(str(k)), v if isinstance(v, int | float) else str(v)) for k, v in value.items()]
+            sheets.append(plain_sheet(f"import-{i}", said_of(key), [said_of(key), "value"], rows))
         elif isinstance(value, list | tuple) and value:
-            sheets.append(plain_sheet(f"import-{i}", _said(key), [_said(key)], [(str(v),) for v in value]))
+            sheets.append(
+                plain_sheet(f"import-{i}", said_of(key), [said_of(key)], [(str(v),) for v in value])
+            )
     return [sheet for sheet in sheets if sheet.rows]
-
-
-def _said(key: str) -> str:
-    return key.replace("_", " ")
 
 
 def knob_sheet(story: Story) -> Sheet:

@@ -41,6 +41,11 @@ class Sheet:
     caption: str = ""
 
 
+def said_of(key: str) -> str:
+    """A key as people read it."""
+    return key.replace("_", " ")
+
+
 def figure(value: float | None, digits: int = 3) -> Cell:
     return Cell(number(value, digits), "" if value is None else value)
 
@@ -64,17 +69,22 @@ ACCOUNT_COLUMNS = [
     Column("demand", "GPU-hours asked for by budgeted jobs that ran or could have run"),
     Column("delivered ÷ owed", "at most 1"),
     Column("hour by hour", "sum over hours of the smaller of delivered and owed, over the sum owed"),
-    Column("borrowed", "GPU-hours held beyond the entitlement, hour by hour"),
-    Column("lent", "GPU-hours of the entitlement that others held, hour by hour"),
+    Column("entitled", "GPU-hours: share × healthy GPUs, moment by moment"),
+    Column("borrowed", "GPU-hours held beyond the entitlement, moment by moment"),
+    Column("lent", "GPU-hours of the entitlement that others used, budgeted or not"),
+    Column("left idle", "GPU-hours of the entitlement that nobody used"),
 ]
+
+
+MOVED = ("entitled", "borrowed", "lent", "idle")
 
 
 def account_sheet(
     accounts: Mapping[str, Mapping[str, float | None]],
     colours: Mapping[str, str],
-    moved: Mapping[str, tuple[float, float]],
+    ledger: Mapping[str, Mapping[str, Any]],
 ) -> Sheet:
-    """`moved`: path -> (borrowed, lent) in GPU-hours. Inner accounts stand above theirs, in bold."""
+    """`ledger`: path -> entitled, borrowed, lent, idle. Inner accounts stand above theirs, in bold."""
     sheet = Sheet(
         "accounts", "Owed and delivered by account", ACCOUNT_COLUMNS, caption="GPU-hours in the span."
     )
@@ -82,7 +92,6 @@ def account_sheet(
     for path, row in accounts.items():
         if path == "" and len(accounts) > 1:
             continue
-        borrowed, lent = moved.get(path, (None, None))
         ratio = row.get("ratio")
         cells = [
             word(path or "(all)", colour=colours.get(path, "")),
@@ -95,8 +104,7 @@ def account_sheet(
                 part=None if ratio is None else min(1.0, ratio),
             ),
             share(row.get("hourly_ratio")),
-            figure(borrowed),
-            figure(lent),
+            *[figure(ledger.get(path, {}).get(f"{name}_gpu_h")) for name in MOVED],
         ]
         sheet.rows.append(Row(cells, inner=path in inner and len(accounts) > 1))
     return sheet

@@ -60,8 +60,8 @@ def knob_frame(
         frame.marks.append(Mark(f"M{there}L{back}Z", "ghost"))
     frame.marks.append(Mark(line(x, middle), "curve", "var(--accent)"))
     ups = middle.tolist()
-    for place, ((_, found), at, up) in enumerate(zip(known, x.tolist(), ups, strict=True)):
-        beside = ups[max(0, place - 1) : place] + ups[place + 1 : place + 2]
+    for nth, ((_, found), at, up) in enumerate(zip(known, x.tolist(), ups, strict=True)):
+        beside: list[int] = ups[max(0, nth - 1) : nth] + ups[nth + 1 : nth + 2]
         below = bool(beside) and up < sum(beside) / len(beside)  # away from the line
         left, top = 100 * at / SIDE, 100 * up / SIDE
         frame.labels.append(Label(left, top, "", "dot"))

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tenure.audit import hours as audit_hours
+from tenure.audit.examine import Examination, examine
 from tenure.audit.record import Record
-from tenure.audit.series import series_of
+from tenure.audit.series import Series
 from tenure.audit.span import span_of
 from tenure.audit.waits import groups_of, starts_of
 from tenure.report.frames import HOUR_S, step_for, summed
@@ -48,14 +48,18 @@ class Hours:
         return np.maximum(np.diff(self.edges_s) / HOUR_S, 1e-9)
 
 
+def examination_of(story: Story, measures: Mapping[str, Any]) -> Examination:
+    """All that the audit says, over the span that the measures speak of."""
+    return examine(story, since_s=end_s(story) - int(measures["span_s"]))
+
+
 def record_of(story: Story, measures: Mapping[str, Any]) -> Record:
-    """The record over the span that the measures speak of."""
+    """The record alone, over that span."""
     return Record(story, since_s=end_s(story) - int(measures["span_s"]))
 
 
-def hours_of(record: Record) -> Hours:
+def hours_of(told: Series) -> Hours:
     """The audit's averages as GPU-hours, all clusters together, so that they can be summed over steps."""
-    told = series_of(record, audit_hours.hours_of(record))
     length_h = np.diff(told.edges_s) / HOUR_S
     accounts = (told.entitled, told.demand, told.owed, told.delivered)
     whole = (told.budgeted, told.unbudgeted, told.idle, told.down)
@@ -71,20 +75,3 @@ def waits_of(record: Record) -> dict[str, NDArray[np.int64]]:
 def end_s(story: Story) -> int:
     """The last second drawn: that of the record, or of its last event where it has no end."""
     return span_of(story).end_s
-
-
-def borrowed_and_lent(story: Story) -> dict[str, tuple[float, float]]:
-    return {}
-
-
-def shortfall_of(story: Story) -> dict[str, dict[str, float]]:
-    return {}
-
-
-def signals_of(story: Story) -> list[dict[str, Any]] | None:
-    return None
-
-
-def stops_of(story: Story, picture: Any) -> Any:
-    a = picture.attempts
-    return a[a["cause"] > 0]

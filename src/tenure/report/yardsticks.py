@@ -51,8 +51,8 @@ YARDSTICKS = (
     Yardstick(
         "gang wait, p90", ("first_wait_s", "gang", "p90"), seconds, -1, "", "jobs of more than one node"
     ),
-    Yardstick("stops a day", ("preemptions", "per_day"), number, -1, "", "attempts stopped for another"),
-    Yardstick("budgeted stops a day", ("preemptions", "budgeted", "per_day"), number, -1),
+    Yardstick("preempted a day", ("preemptions", "per_day"), number, -1, "", "attempts stopped for another"),
+    Yardstick("budgeted preempted a day", ("preemptions", "budgeted", "per_day"), number, -1),
     Yardstick(
         "lost to stops, GPU-h", ("gpu_hours", "lost"), number, -1, "", "work since the last save, restarts"
     ),
