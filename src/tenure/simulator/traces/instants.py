@@ -127,6 +127,10 @@ def durations(texts: Sequence[str]) -> F8s:
 
 def duration(text: str) -> float:
     """Seconds of `90`, `MM:SS`, `HH:MM:SS`, `D-HH:MM:SS`, `D-HH:MM` or `D-HH`; NaN where it is none."""
+    if len(text) == 8 and text[2] == ":" == text[5]:  # by far the most
+        hours, minutes, seconds = text[:2], text[3:5], text[6:]
+        if hours.isdecimal() and minutes.isdecimal() and seconds.isdecimal():
+            return int(hours) * 3600.0 + int(minutes) * 60 + int(seconds)
     if ":" not in text and "-" not in text:
         return number(text)
     days, dash, rest = text.strip().rpartition("-")

@@ -54,3 +54,6 @@ def json_values(file: Path, text: IO[str]) -> Iterator[tuple[int, Any]]:
         yield line, value
         line += buffer.count("\n", at, end)
         at = end
+        if buffer.startswith("\n{", at):  # the usual case of one value a line
+            line += 1
+            at += 1

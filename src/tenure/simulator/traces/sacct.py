@@ -98,9 +98,11 @@ class Layout:
         rows: list[list[str]] = []
         lines: list[int] = []
         job_at, width, note = self.where["jobid"], self.width, gathering.report.note
+        steps, first_step = 0, 0
         for line_number, line in enumerate(self.text, self.line + 1):
             if job_at == 0 and "." in line[: line.find("|")]:  # most lines: not worth a split
-                note("skipped", STEP, 1, line_number)
+                steps += 1
+                first_step = first_step or line_number
                 continue
             cells = line.rstrip("\r\n").split("|")
             if len(cells) != width:
@@ -114,7 +116,8 @@ class Layout:
                 cells = fitted
             job = cells[job_at]
             if "." in job:
-                note("skipped", STEP, 1, line_number)
+                steps += 1
+                first_step = first_step or line_number
             elif job == self.header[job_at]:
                 note("skipped", "the header again", 1, line_number)
             else:
@@ -123,6 +126,7 @@ class Layout:
             if len(rows) >= BLOCK_ROWS:
                 yield Rows(lines, list(zip(*rows)))
                 rows, lines = [], []
+        note("skipped", STEP, steps, first_step)
         if rows:
             yield Rows(lines, list(zip(*rows)))
 

@@ -91,10 +91,6 @@ def _begin(value: dict[str, Any], gathering: Gathering) -> None:
             gathering.zero = instant
 
 
-def _amount(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else NAN
-
-
 def _happen(line: int, value: dict[str, Any], jobs: dict[str, Lived]) -> None:
     name, event, t = str(value.get("job")), value["event"], _safe(value.get("t"))
     if event == "submitted" and name not in jobs:
@@ -128,10 +124,14 @@ def _happen(line: int, value: dict[str, Any], jobs: dict[str, Lived]) -> None:
 
 
 def _safe(value: Any) -> float:
-    try:
-        return _amount(value)
-    except OverflowError:  # JSON knows integers of any length
-        return NAN
+    """The number a value is; NaN where it is none."""
+    kind = type(value)
+    if kind is float or kind is int:
+        try:
+            return float(value)
+        except OverflowError:  # JSON knows integers of any length
+            pass
+    return NAN
 
 
 def _block(jobs: dict[str, Lived]) -> Block:
