@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import io
 import json
 import os
@@ -51,8 +52,9 @@ class Browser:
         self.reads, to_write = os.pipe()
 
         def wired() -> None:
-            os.dup2(to_read, 3)
-            os.dup2(to_write, 4)
+            high = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_read, to_write)]
+            for fixed, end in zip((3, 4), high, strict=True):  # the numbers the browser speaks through
+                os.dup2(end, fixed)
 
         command = [str(CHROMIUM), *FLAGS, f"--user-data-dir={profile}", "about:blank"]
         quiet = subprocess.DEVNULL

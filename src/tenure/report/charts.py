@@ -63,10 +63,12 @@ def write_charts(
             "picture": picture_figure(story),
         }
         for name, figure in drawn.items():
+            figure.draw_without_rendering()  # laid out once, not once a format
+            figure.set_layout_engine("none")
             for kind in formats:
                 file = folder / f"{name}.{kind}"
                 dated: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {}
-                figure.savefig(file, format=kind, bbox_inches="tight", **dated)
+                figure.savefig(file, format=kind, **dated)
                 written.append(file)
     return written
 
@@ -108,7 +110,7 @@ def accounts_figure(story: Story, hours: Hours, measures: Mapping[str, Any]) -> 
         axes.stairs(got, edges, fill=True, color=colours[path])
         axes.stairs(entitled, edges, color=SOFT, linestyle=(0, (4, 3)), linewidth=1, baseline=None)
         axes.stairs(owed, edges, color=INK, linewidth=1, baseline=None)
-        axes.set_title(shortened(path or "(all)", 24), parse_math=False)
+        axes.set_title(shortened(path or "(all)", 20), parse_math=False)
         axes.set_title(
             percent(accounts.get(path, {}).get("ratio")), loc="right", color=SOFT, fontweight="normal"
         )

@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tenure.audit.span import span_of
 from tenure.core.words import NONE, Cause, End, NodeState, Rule
@@ -15,7 +15,8 @@ from tenure.report.frames import parse_start
 from tenure.report.picture import Picture, thinned
 from tenure.story.columns import Story
 
-MAX_BARS = 200_000  #: keeps a page under about 12 MB
+MAX_BARS = 150_000  #: keeps the picture under about 8 MB
+MAX_ID_CHARS = 4_000_000  #: … and the ids of its jobs under 4 MB
 MOST = {"u1": 0xFF, "u2": 0xFFFF, "u4": 0xFFFFFFFF}
 
 
@@ -32,6 +33,15 @@ def _packed(values: ArrayLike, kind: str) -> tuple[str, str]:
     wide = np.asarray(values, np.int64)
     wide = np.where((wide < 0) | (wide > MOST[kind]), MOST[kind], wide)
     return kind, base64.b64encode(wide.astype("<" + kind).tobytes()).decode()
+
+
+def _ids(story: Story, jobs: NDArray[np.int32]) -> list[str]:
+    """Ids of these jobs, the middle of long ones left out where all together would be too long."""
+    ids = [str(story.job_ids[job]) for job in jobs.tolist()]
+    most = max(12, MAX_ID_CHARS // max(1, len(ids)))
+    if sum(map(len, ids)) <= MAX_ID_CHARS:
+        return ids
+    return [id_ if len(id_) <= most else f"{id_[: most // 2]}…{id_[1 - (most + 1) // 2 :]}" for id_ in ids]
 
 
 def packed_picture(
@@ -81,7 +91,7 @@ def packed_picture(
         "node_cluster": [node.cluster for node in story.nodes],
         "lane0": picture.lane0.tolist(),
         "accounts": [{"path": path or "(whole tree)", "colour": colour} for path, colour in paths],
-        "jobs": [str(story.job_ids[job]) for job in drawn.tolist()],
+        "jobs": _ids(story, drawn),
         "outages": [
             [int(o["node"]), int(o["start_s"]), int(o["end_s"]), int(o["state"])] for o in picture.outages
         ],

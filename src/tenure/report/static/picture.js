@@ -169,6 +169,10 @@
       ctx.fillStyle = colours.soft;
       if (x > gutter + 16 && x < W - 18) ctx.fillText(timeText(t, step), x, H - FOOT / 2 + 2);
     }
+    if (step < 86400) { // clocks alone would leave open which day it is
+      ctx.textAlign = "right"; ctx.fillStyle = colours.ink;
+      ctx.fillText(timeText(view.t0, 0).replace(/ \d\d:\d\d$/, ""), gutter - 6, H - FOOT / 2 + 2);
+    }
     if (data.warmup_s > view.t0) {
       const x = Math.min(W, X(data.warmup_s));
       ctx.fillStyle = colours.ink; ctx.globalAlpha = 0.08; ctx.fillRect(gutter, 0, x - gutter, H - FOOT); ctx.globalAlpha = 1;
