@@ -144,7 +144,7 @@ def facts_of(
     began: Mapping[str, Any], lab: Mapping[str, Any] | None, policy: Mapping[str, Any] | None
 ) -> Facts:
     """From the first line of a story; `lab` and `policy` where it is silent."""
-    knobs = {**_flat(began.get("policy") or {}), **_flat(policy or {})}
+    knobs = {**knobs_of(began.get("policy")), **knobs_of(policy)}
 
     def knob(name: str, default_s: int) -> int:
         value = knobs.get(f"{name}_s", knobs.get(name))
@@ -170,11 +170,11 @@ def facts_of(
     )
 
 
-def _flat(knobs: Mapping[str, Any]) -> dict[str, Any]:
+def knobs_of(knobs: Mapping[str, Any] | None) -> dict[str, Any]:
     """`grace: {budgeted: 2m}` and `grace.budgeted: 2m` as `grace_budgeted: 2m`."""
     flat: dict[str, Any] = {}
-    for key, value in knobs.items():
-        below = _flat(value) if isinstance(value, Mapping) else {"": value}
+    for key, value in (knobs or {}).items():
+        below = knobs_of(value) if isinstance(value, Mapping) else {"": value}
         flat.update({f"{key}_{inner}".strip("_").replace(".", "_"): v for inner, v in below.items()})
     return flat
 

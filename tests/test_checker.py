@@ -10,6 +10,7 @@ import pytest
 
 from checker import check_story
 from checker_sums import check_measures, gpu_seconds
+from checker_targets import books_of, check_swaps, note, poured
 
 HOUR = 3600
 Story = list[dict[str, Any]]
@@ -408,3 +409,65 @@ def test_measures_are_held_to_the_story() -> None:
         measures = right_measures(lines)
         measures["gpu_hours"][key] += 0.001
         assert any(key in told for told in check_measures(lines, measures))
+
+
+def halves(jobs_of_a: int) -> Story:
+    """One cluster of 16 GPUs, halved; b takes the place of one of so many 8-GPU jobs of a."""
+    tale = Tale()
+    tale.lines[0].update(
+        clusters=["c"],
+        nodes=tale.lines[0]["nodes"][:2],
+        accounts=[
+            {"path": "", "parent": -1, "shares": [1000000]},
+            {"path": "a", "parent": 0, "shares": [500000]},
+            {"path": "b", "parent": 0, "shares": [500000]},
+        ],
+    )
+    for i in range(jobs_of_a):
+        tale.submit(0, f"old{i}", "a", 8).start(0, f"old{i}", {f"c-{i}": 8}, 2 * HOUR)
+    tale.submit(HOUR, "new", "b", 8).notice(2 * HOUR - 300, "old0", 2 * HOUR)
+    tale.stopping(2 * HOUR, "old0", "new").stopped(7320, "old0", 8 * 7320).requeue(7320, "old0")
+    return tale.start(7320, "new", {"c-0": 8}, 7320 + 2 * HOUR).lines
+
+
+def test_a_swap_leaves_the_victims_account_at_its_target() -> None:
+    assert check_swaps(halves(2)) == []
+    assert [": S12: a would hold 0 GPUs" in told for told in check_swaps(halves(1))] == [True]
+
+
+def test_a_saver_takes_only_from_an_account_in_credit() -> None:
+    for count, told in ((2, 0), (1, 0)):
+        lines = [{**x, "rule": "saved_up"} if x["event"] == "stopping" else x for x in halves(count)]
+        assert len(check_swaps(lines)) == told
+    owed = [x for x in halves(1) if x.get("job") != "old0" or x["event"] == "submitted" or x["t"] >= 2 * HOUR]
+    lines = [{**x, "rule": "saved_up"} if x["event"] == "stopping" else x for x in owed]
+    assert [": S12: old0 goes for a saver" in told for told in check_swaps(lines)] == [True]
+
+
+def test_targets_by_hand() -> None:
+    """Two hours of 16 GPUs in halves: a holds all, b asks for 8 in the second hour."""
+    lines = halves(2)
+    books = books_of(lines[0])
+    assert books is not None
+    for line in lines[1:]:
+        if line["event"] == "stopping":
+            break
+        books.pass_time(line["t"])
+        note(books, line)
+    books.pass_time(2 * HOUR)
+    standing = books.standing()
+    assert standing["b"].debt_gpu_s == 8 * HOUR
+    assert standing["a"].debt_gpu_s == 2 * 8 * HOUR - 2 * 16 * HOUR
+    assert standing["b"].target == pytest.approx(8 + 8 / 48)
+    assert standing["a"].target == pytest.approx(8 - 8 / 48)  # called back only as far as b is in debt
+
+
+def test_dues_flow_to_siblings() -> None:
+    assert poured(48, {"x": 24, "y": 24}, {"x": 0, "y": 80}) == {"x": 0, "y": 48}
+    assert poured(48, {"x": 24, "y": 24}, {"x": 80, "y": 80}) == {"x": 24, "y": 24}
+    assert poured(48, {"x": 36, "y": 12}, {"x": 40, "y": 4}) == {"x": 40, "y": 4}
+    assert poured(48, {"x": 12, "y": 12, "z": 24}, {"x": 4, "y": 80, "z": 80}) == {
+        "x": 4,
+        "y": pytest.approx(44 / 3),
+        "z": pytest.approx(88 / 3),
+    }

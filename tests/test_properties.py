@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from checker import check_story
 from checker_sums import check_measures
+from checker_targets import check_swaps
 from played import Played, play
 from strategies import DAY, HOUR, modest_and_greedy, nodes_of, rooms, scenarios
 
@@ -31,6 +32,7 @@ def test_any_story_is_legal_and_its_measures_are_its_own(scenario: dict[str, Any
     played = play(scenario)
     assert check_story(played.lines, asked=played.asked) == []
     assert check_measures(played.lines, played.measures) == []
+    assert check_swaps(played.lines) == []
 
 
 @tried

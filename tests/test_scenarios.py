@@ -12,6 +12,7 @@ import pytest
 from checker import check_story
 from checker_facts import seconds
 from checker_sums import check_measures
+from checker_targets import check_swaps
 from played import HOUR, SCENARIOS, Played, changed, command, expectations, play, scenario
 
 Told = Callable[..., Played]
@@ -32,6 +33,11 @@ def test_its_story_is_legal(told: Told, path: Path) -> None:
 def test_its_measures_are_those_of_its_story(told: Told, path: Path) -> None:
     played = told(path.stem)
     assert check_measures(played.lines, played.measures) == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_its_stops_leave_every_account_at_its_target(told: Told, path: Path) -> None:
+    assert check_swaps(told(path.stem).lines) == []
 
 
 EXPECTED = [(path, expected) for path in FILES for expected in expectations(path)]
