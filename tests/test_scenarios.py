@@ -50,6 +50,22 @@ def test_a_job_waits_for_this_reason(told: Told, path: Path, expected: dict[str,
     assert told(path.stem).reason_at(expected["job"], seconds(expected["at"])) == expected["reason"]
 
 
+@pytest.mark.parametrize("policy", ["window", "fifo", "fifo-backfill", "priority"])
+@pytest.mark.parametrize("name", ["case_07", "case_14", "case_22", "s09_limits", "s19", "s20_two"])
+def test_other_policies_tell_legal_stories_too(told: Told, policy: str, name: str) -> None:
+    played = told(name, policy=policy)
+    assert check_story(played.lines, asked=played.asked) == []
+    assert check_measures(played.lines, played.measures) == []
+
+
+def test_a_day_of_drawn_work_is_legal() -> None:
+    played = play({"workload": {"shape": "small"}, "until": "1d", "warmup": "2h", "seed": 3})
+    assert len(played.events("started")) > 50
+    assert check_story(played.lines) == []
+    assert check_swaps(played.lines) == []
+    assert check_measures(played.lines, played.measures) == []
+
+
 # --- cases from the field -----------------------------------------------------------------------------
 
 
