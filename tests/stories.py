@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from tenure.core.board import EVENT, PLACEMENT
 from tenure.core.tables import empty
 from tenure.core.words import NEVER_S, NONE, Cause, End, Happened, Kind, NodeState, Reason, Rule
-from tenure.story.columns import EVENT, PLACEMENT, STORY_JOB, Story, StoryAccount, StoryNode
+from tenure.story.columns import STORY_JOB, Story, StoryAccount, StoryNode
 
 WHOLE = 1_000_000
 HOUR_S = 3600

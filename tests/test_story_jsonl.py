@@ -216,3 +216,45 @@ def test_a_packed_file_that_is_not_one(tmp_path: Path, suffix: str) -> None:
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(StoryError, match=r"absent\.jsonl"):
         read_story(tmp_path / "absent.jsonl")
+
+
+LAB = {
+    "lab": "example",
+    "clusters": {
+        "jupiter": {"nodes": 4, "gpus_per_node": 8, "gpu": "H100", "nodes_per_rack": 2,
+                    "price_per_gpu_hour": 2.49, "shares": {"vision": "20%"}},
+        "saturn": {"nodes": [{"name": "s1", "gpus": 4},
+                             {"name": "s2", "gpus": 8, "rack": "r", "gpu": "A100"}]},
+    },
+    "accounts": {
+        "language": {"share": "60%", "accounts": {
+            "olmo": {"share": 0.7, "researchers": ["ann", "bo", "cy"]},
+            "post": {"share": "30%", "max_gpus": 64},
+        }},
+        "vision": {"share": "40%"},
+    },
+}  # fmt: skip
+
+
+def test_a_first_line_with_the_lab_itself_will_do() -> None:
+    began = {"event": "began", "t": 0, "n": 1, "lab": LAB, "policy": "budget", "seed": 1, "warmup_s": 0,
+             "until_s": 3600}  # fmt: skip
+    job = {"event": "submitted", "t": 0, "n": 2, "job": "one", "account": "language/olmo/bo", "gpus": 8,
+           "min_runtime_s": 60, "resumable": True}  # fmt: skip
+    story = read_story(io.StringIO(f"{json.dumps(began)}\n{json.dumps(job)}\n"))
+    assert (story.lab, story.clusters, story.prices) == ("example", ["jupiter", "saturn"], (2.49, None))
+    assert [node.name for node in story.nodes][:2] == ["jupiter-0000", "jupiter-0001"]
+    assert [node.gpus for node in story.nodes] == [8, 8, 8, 8, 4, 8]
+    assert [node.rack for node in story.nodes] == [0, 0, 1, 1, 0, "r"]
+    assert [node.gpu for node in story.nodes][3:] == ["H100", None, "A100"]
+    shares = {account.path: account.shares for account in story.accounts}
+    assert shares["language/olmo/bo"] == (333_333, 333_333)
+    assert shares["vision"] == (200_000, 400_000)
+    assert story.accounts[story.jobs["account"][0]].path == "language/olmo/bo"
+    assert {a.path: a.max_gpus for a in story.accounts}["language/post"] == 64
+
+
+def test_a_lab_that_is_none_is_told() -> None:
+    began = {"event": "began", "t": 0, "n": 1, "lab": {"clusters": {"c": {}}}, "policy": {}, "seed": 1,
+             "warmup_s": 0, "until_s": 3600}  # fmt: skip
+    assert "line 1: `began`: `lab` is no lab: KeyError('nodes')" in broken(json.dumps(began))

@@ -2,19 +2,22 @@
 
 Keys besides the fixed ones: `start`, `clusters` [name], `prices` {cluster: price of a GPU-hour},
 `nodes` [{name, cluster, gpus, rack, gpu}], `accounts` [{path, parent, shares {cluster: part of the
-parent's}, max_gpus, own_leaf_of}]; the root's path is "".
+parent's}, max_gpus, own_leaf_of}]; the root's path is "". Instead of them, `lab` may be the lab's mapping.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from tenure.core.board import EVENT, PLACEMENT
 from tenure.core.tables import empty
 from tenure.core.words import NEVER_S, NONE
-from tenure.story.columns import EVENT, PLACEMENT, STORY_JOB, Story, StoryAccount, StoryNode
+from tenure.story.columns import STORY_JOB, Story, StoryAccount, StoryNode
 from tenure.story.errors import StoryError
+from tenure.story.lab_mapping import rows_of_lab
 
 WHOLE = 1_000_000
 FIXED = ("lab", "policy", "seed", "warmup_s", "until_s")
@@ -66,13 +69,18 @@ def story_of_head(head: dict[str, Any]) -> Story:
 
     Raises StoryError where a key is missing or names what the line does not hold.
     """
+    try:
+        if isinstance(head.get("lab"), Mapping):
+            head = head | rows_of_lab(head["lab"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoryError(f"`began`: `lab` is no lab: {error!r}") from error
     for key in FIXED + AUDITED:
         if key not in head:
             raise StoryError(f"`began` lacks `{key}`, without which a story cannot be audited alone")
-    clusters = [str(name) for name in head["clusters"]]
-    cluster_row = {name: row for row, name in enumerate(clusters)}
-    prices = head.get("prices") or {}
     try:
+        clusters = [str(name) for name in head["clusters"]]
+        cluster_row = {name: row for row, name in enumerate(clusters)}
+        prices = head.get("prices") or {}
         nodes = [
             StoryNode(
                 node["name"],
@@ -86,7 +94,7 @@ def story_of_head(head: dict[str, Any]) -> Story:
         accounts = _accounts(head["accounts"], clusters)
         return Story(
             lab=head["lab"],
-            policy=dict(head["policy"]),
+            policy={"name": head["policy"]} if isinstance(head["policy"], str) else dict(head["policy"]),
             seed=int(head["seed"]),
             warmup_s=int(head["warmup_s"]),
             until_s=NEVER_S if head["until_s"] is None else int(head["until_s"]),

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tenure.core.board import EVENT, PLACEMENT
 from tenure.core.tables import Table
 from tenure.core.words import NEVER_S, NONE, Cause, End, Happened, Kind, NodeState, Reason, Rule
-from tenure.story.columns import EVENT, PLACEMENT, STORY_JOB, Story
+from tenure.story.columns import STORY_JOB, Story
 from tenure.story.errors import StoryError
 
 PPM = 1_000_000
