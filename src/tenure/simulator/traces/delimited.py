@@ -75,7 +75,7 @@ class Table:
             lines.append(self._reader.line_num)
         try:
             for row in self._reader:
-                if len(row) != width or not row:
+                if len(row) != width or not (row[0] or any(row)):
                     self._misfit(row, gathering)
                     continue
                 rows.append(row)

@@ -14,7 +14,8 @@ from tenure.core.words import NEVER_S, NONE, End
 from tenure.settings.errors import BadInput
 from tenure.simulator.traces.trace import Trace
 
-HOUR_S, DAY_S = 3600, 86400
+HOUR_S = 3600
+QUARTER_S = 900  #: some zones are half or three quarters of an hour off
 SHORT_S = (60, 900, 3600)
 PERCENTILES = (10, 50, 90, 99)
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -104,17 +105,16 @@ def describe(trace: Trace, *, gpus: int | None = None, timezone: str = "UTC") ->
 
 def _week_hours(trace: Trace, timezone: str) -> NDArray[np.int64]:
     """Hour of the week (0 = Monday 0:00, or second 0) of each submission."""
-    submit_h = trace.rows["submit_s"]
+    submit = trace.rows["submit_s"]
     if trace.start is None:
-        return np.asarray(submit_h // HOUR_S % 168)
+        return np.asarray(submit // HOUR_S % 168)
     try:
         zone = ZoneInfo(timezone)
     except (KeyError, ValueError, OSError) as problem:
         raise BadInput("", "timezone", repr(timezone), "a name like Europe/Paris or UTC") from problem
     zero = int(datetime.fromisoformat(trace.start).timestamp())
-    hour = (submit_h + zero) // HOUR_S
-    known, place = np.unique(hour, return_inverse=True)
-    local = [_week_hour(int(h) * HOUR_S, zone) for h in known.tolist()]
+    known, place = np.unique((submit + zero) // QUARTER_S, return_inverse=True)
+    local = [_week_hour(quarter * QUARTER_S, zone) for quarter in known.tolist()]
     return np.asarray(np.array(local, np.int64)[place])
 
 

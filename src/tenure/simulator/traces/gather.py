@@ -210,7 +210,7 @@ class Gathering:
         ids, table, lines, kept = self._unique(ids, table, lines)
         order = order[kept]
         self.report.kept = len(table)
-        known = np.isfinite(started[order])
+        known = np.abs(started[order] - zero) <= SPAN_S  # neither NaN nor years away
         ran = np.full(len(order), NEVER_S, np.int64)
         ran[known] = np.rint(started[order][known] - zero).astype(np.int64)
         nodes = nodes[kept]
@@ -231,7 +231,8 @@ class Gathering:
 
     def _second_zero(self, submit: F8s, lines: NDArray[np.int64]) -> tuple[float, Bools]:
         """Where second 0 lies in the file's own count, and which rows lie within reach of it."""
-        middle = float(np.median(submit))
+        half = (len(submit) - 1) // 2
+        middle = float(np.partition(submit, half)[half])  # one of the submissions, never between two
         if not self.dated and middle >= EPOCH_FROM_S:
             self.dated = True
             self._note("guessed", "numbers so large are Unix times", submit >= EPOCH_FROM_S, lines)

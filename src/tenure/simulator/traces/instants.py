@@ -131,8 +131,9 @@ def duration(text: str) -> float:
         hours, minutes, seconds = text[:2], text[3:5], text[6:]
         if hours.isdecimal() and minutes.isdecimal() and seconds.isdecimal():
             return int(hours) * 3600.0 + int(minutes) * 60 + int(seconds)
-    if ":" not in text and "-" not in text:
-        return number(text)
+    plain = number(text)
+    if plain == plain or (":" not in text and "-" not in text):
+        return plain
     days, dash, rest = text.strip().rpartition("-")
     parts = rest.split(":")
     if not all(part[:1].isdigit() for part in parts) or len(parts) > 3 or (dash and not days.isdigit()):
