@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from tenure.audit.measures import Measures, measure
 from tenure.audit.span import AuditError, Span
 from tenure.core.words import NEVER_S, NONE, End, Kind, NodeState
 from tenure.story.columns import StoryAccount
+from tenure.story.jsonl import read_story, write_story
 
 KEYS = {
     "span_s", "seed", "policy", "jobs", "gpu_hours", "occupancy", "availability", "unbudgeted_share",
@@ -106,6 +108,11 @@ def test_work_given_to_an_inner_account_runs_under_what_its_children_leave(own_l
     teller = Teller(accounts, nodes=[10] * 10, until_s=2 * HOUR_S)
     teller.submit(0, "own", "p", 100)
     teller.share(HOUR_S, "p/x", 0.6, 0.2)
+    if own_leaf:  # whether the story says what follows from it, or not
+        teller.share(HOUR_S, "p/(own)", 0.4, 0.8)
+        story = io.StringIO()
+        write_story(teller.story(), story)
+        assert measure(read_story(io.StringIO(story.getvalue()))) == measure(teller.story())
     told = measure(teller.story()).delivered["accounts"]
     assert told["p/(own)"]["owed_gpu_h"] == 20 + 40
     assert told["p"]["owed_gpu_h"] == 100

@@ -123,7 +123,7 @@ def shares_of(story: Story) -> Shares:
     """
     shares = story.share_matrix()
     from_s, paths = [0], [_along_paths(story, shares)]
-    row_of = {a.path: row for row, a in enumerate(story.accounts) if a.own_leaf_of is None}
+    row_of = {a.path: row for row, a in enumerate(story.accounts)}
     for event in story.events[story.events["event"] == Happened.SHARE]:
         note = story.notes[event["y"]]
         if note["account"] not in row_of:

@@ -58,6 +58,7 @@ class LineReader:
         self.notes: list[dict[str, Any]] = []
         self.cluster_row = {name: row for row, name in enumerate(story.clusters)}
         self.node_row = {node.name: row for row, node in enumerate(story.nodes)}
+        self.paths = {account.path for account in story.accounts}
         own = {a.own_leaf_of: row for row, a in enumerate(story.accounts) if a.own_leaf_of is not None}
         self.account_row = {
             a.path: own.get(row, row) for row, a in enumerate(story.accounts) if a.own_leaf_of is None
@@ -229,7 +230,7 @@ class LineReader:
         return (t, 0, note, 0, NONE, 0, self.node_row[line["node"]], 0, Happened.NODE, state, 0)
 
     def share(self, line: Line, t: int) -> Row:
-        if line["account"] not in self.account_row:
+        if line["account"] not in self.paths:
             raise StoryError(f"account {line['account']!r} is not among those of `began`")
         note = {k: v for k, v in line.items() if k not in ("event", "t", "n") and v is not None}
         self.notes.append(note | {"new": float(line["new"])})
