@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tenure.report.frames import (
+    SIDE,
     Frame,
     Label,
     Mark,
@@ -70,7 +71,7 @@ def account_frames(
             f"{number(float(hours.owed[row].sum()))} GPU-hours owed",
             x_ticks=ticks,
             y_ticks=y_ticks,
-            note=percent(ratios.get(path)) + " of owed",
+            note="owed nothing" if ratios.get(path) is None else percent(ratios[path]) + " of owed",
             colour=colours.get(path, ""),
             hover=_hover(hours, start, {"delivered": got, "owed": owed, "entitled": entitled}),
         )
@@ -106,15 +107,15 @@ def occupancy_frame(hours: Hours, start: str | None) -> Frame:
         hover=_hover(hours, start, dict(zip(LAYERS, layers, strict=True))),
     )
     x, below = scale(edges, low, high), np.zeros(len(length))
+    whole = float(sum(getattr(hours, name).sum() for name in LAYERS)) or 1.0
     for name, layer in zip(LAYERS, layers, strict=True):
         above = below + layer
         frame.marks.append(Mark(band(x, scale(below, 0, top), scale(above, 0, top)), name))
-        if layer.mean() > 0.06 * top:
-            middle = float((below + layer / 2).mean())
-            share = layer.sum() / max(float(np.sum(layers)), 1e-9)
-            frame.labels.append(
-                Label(50, 100 * middle / top, f"{name}, {percent(float(share))}", "mid onfill")
-            )
+        centre = int(np.searchsorted(edges, (edges[0] + edges[-1]) / 2, side="right")) - 1
+        if layer[centre] > 0.06 * top:
+            middle = float(below[centre] + layer[centre] / 2)
+            share = float(getattr(hours, name).sum()) / whole
+            frame.labels.append(Label(50, 100 * middle / top, f"{name}, {percent(share)}", f"mid on-{name}"))
         below = above
     return frame
 
@@ -181,11 +182,11 @@ def _nines(part: float) -> float:
 
 
 def _ecdf(values: Floats, top: float, points: int = 200) -> str:
-    """The curve through at most `points` of its steps, close together in the tail."""
+    """The stairs through at most `points` of its steps, close together in the tail."""
     n = len(values)
     tail = n * (1 - 10 ** -np.linspace(0, NINES + 0.5, points))
-    at = np.unique(np.clip(np.ceil(tail).astype(np.int64) - 1, 0, n - 1))
+    at = np.unique(np.clip(np.append(np.ceil(tail) - 1, n - 1).astype(np.int64), 0, n - 1))
     part = (at + 1) / n
-    height = -np.log10(np.maximum(1 - part, 10**-NINES)) / NINES
-    x = np.concatenate([on_log(values[at[:1]], top), on_log(values[at], top), [1000]])
-    return line(x, np.concatenate([[0], scale(height, 0, 1), [1000]]))
+    height = scale(-np.log10(np.maximum(1 - part, 10**-NINES)) / NINES, 0, 1)
+    x = np.append(np.repeat(on_log(values[at], top), 2), SIDE)
+    return line(x, np.concatenate([[0], np.repeat(height, 2)]))

@@ -126,8 +126,8 @@ def parse_start(start: str | None) -> datetime | None:
 
 def time_text(t: float, zero: datetime | None, step: float) -> str:
     if zero is None:
-        if step < HOUR_S:
-            return f"{t / 60:g} min"
+        if t < HOUR_S and step < HOUR_S:
+            return f"{t / 60:g} min" if t else "0"
         return f"day {t / DAY_S:g}" if step >= DAY_S else f"{t / HOUR_S:g} h"
     at = zero + timedelta(seconds=t)
     if step >= DAY_S:
@@ -179,7 +179,7 @@ def seconds(value: float | None) -> str:
     """A duration in its largest readable unit."""
     if value is None or value != value:
         return "–"
-    for size, unit, below in ((1, "s", 100), (60, "min", 90 * 60), (HOUR_S, "h", 48 * HOUR_S)):
+    for size, unit, below in ((1, "s", 100), (60, "min", HOUR_S), (HOUR_S, "h", 48 * HOUR_S)):
         if value < below:
             return f"{number(value / size, 2 if size > 1 else 3)} {unit}"
     return f"{number(value / DAY_S, 2)} d"

@@ -421,7 +421,7 @@
   }
   function span(s) {
     if (s < 90) return `${s} s`;
-    if (s < 5400) return `${+(s / 60).toPrecision(2)} min`;
+    if (s < 3600) return `${+(s / 60).toPrecision(2)} min`;
     if (s < 172800) return `${+(s / 3600).toPrecision(3)} h`;
     return `${+(s / 86400).toPrecision(3)} days`;
   }
