@@ -232,7 +232,7 @@ class _Play:
         sizes = [n.gpus for n in self.tell.nodes]
         gpus = int(self.pick([1, 1, 2, 3, max(sizes), 2 * min(sizes), max(sizes) * 1000]))
         name = f"j{len(self.tell.jobs)}"
-        clusters = int(self.rng.integers(0, 2 ** len(self.tell.clusters)))
+        clusters = int(self.rng.integers(0, 2 ** len(self.tell.clusters) - 1))  # 0: on any
         kind = int(self.pick([Kind.BATCH, Kind.DEBUG, Kind.SESSION]))
         self.tell.submit(
             t, name, self.pick(self.leaves), gpus, int(self.pick([0, 300, 600, 3600, 9000])),

@@ -109,7 +109,12 @@ def test_its_own_limit() -> None:
     for job in ("one", "two"):
         teller.submit(0, job, "a", 4)
     teller.start(0, "one")
+    teller.submit(0, "blocks", "b", 8)
+    teller.start(0, "blocks", {"jupiter-0001": 8})
+    teller.stop(HOUR_S // 2, "blocks")
+    teller.submit(HOUR_S // 2, "whole", "b", 8)
     assert causes_of(teller, "a") == {"own_limit": 2.0}  # 6 are owed at most, 4 run, the next 4 would be 8
+    assert causes_of(teller, "b") == {"shape": 4.0}  # a limit of others is none of its own
 
 
 def test_accounts_that_are_short_together_share_what_lies_idle() -> None:
@@ -220,6 +225,12 @@ def test_declaring_eight_hours_and_using_fifteen_minutes_shows() -> None:
         teller.submit(0, job, "a", 4, min_runtime_s=8 * HOUR_S)
         teller.start(0, job)
         teller.stop(used_s, job)
+    teller.submit(0, "resumed", "b", 1, min_runtime_s=2 * HOUR_S)
+    teller.start(7 * HOUR_S, "resumed")
+    teller.stop(7 * HOUR_S + 1800, "resumed", End.PREEMPTED)
+    teller.requeue(7 * HOUR_S + 1800, "resumed")
+    teller.start(7 * HOUR_S + 2000, "resumed")
+    teller.stop(7 * HOUR_S + 2060, "resumed")  # the rest of its work: no sign of anything
     (signal,) = found(teller)
     assert (signal["signal"], signal["account"]) == ("overdeclared", "a")
     assert (signal["jobs"], signal["of_jobs"], signal["example"]) == (1, 2, "brief")

@@ -16,7 +16,7 @@ from tenure.core.words import NEVER_S, Happened
 TICK_S = 60
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.booleans())
 def test_agrees_with_the_naive_audit(seed: int, clusters: int, limits: bool) -> None:
     story = random_story(seed, turns=90, clusters=clusters, limits=limits, grid_s=TICK_S)

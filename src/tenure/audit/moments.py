@@ -180,7 +180,7 @@ class Sweep:
     def _causes(self, first: int, last: int, room: Ints | None) -> dict[str, Ints | Bools]:
         blocked = np.zeros((self.record.n_accounts, last - first), bool)
         if room is not None and "sizes" in self.levels:
-            smallest = np.full(blocked.shape, np.iinfo(np.int64).max)
+            smallest = np.zeros(blocked.shape, np.int64)  # 0: none waits, or there is no limit above it
             counts = self._cube("sizes", first, last)
             for size, count in zip(self.sizes[::-1].tolist(), counts[::-1], strict=True):
                 smallest = np.where(count > 0, size, smallest)

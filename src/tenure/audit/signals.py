@@ -48,10 +48,14 @@ def signals_of(record: Record) -> dict[str, Any]:
 
 
 def _finished(record: Record) -> Ints:
-    """Rows of budgeted attempts that finished in the span."""
+    """Rows of the attempts of budgeted jobs that finished in the span, at the first attempt.
+
+    After a stop little may be left to do: a short last attempt says nothing.
+    """
     a, span = record.attempts, record.span
     within = (a.stop_s >= span.start_s) & (a.stop_s <= span.end_s)
-    return np.flatnonzero(within & (a.end == End.FINISHED) & record.budgeted[a.job])
+    first = np.diff(a.job, prepend=-1) != 0
+    return np.flatnonzero(within & first & (a.end == End.FINISHED) & record.budgeted[a.job])
 
 
 def _by_account(record: Record, rows: Ints) -> Iterator[tuple[str, Ints]]:

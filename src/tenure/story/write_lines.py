@@ -52,6 +52,7 @@ class LineMaker:
         self.account_text = [quoted(story.account_path(row)) for row in range(len(story.accounts))]
         self.cluster_text = [quoted(name) for name in story.clusters]
         self.node_text = [quoted(node.name) for node in story.nodes]
+        self.everywhere = (1 << len(story.clusters)) - 1
         self.asked = story.jobs[["gpus", "min_runtime_s", "resumable", "kind", "clusters"]]
         self.placed_node = story.placements["node"]
         self.placed_gpus = story.placements["gpus"]
@@ -99,7 +100,7 @@ class LineMaker:
     def submitted(self, n: int, who: str, row: Row) -> str:
         gpus, min_runtime_s, resumable, kind, clusters = self.asked[row[4]].item()
         only = ""
-        if clusters:
+        if clusters and clusters != self.everywhere:
             may = ",".join(name for c, name in enumerate(self.cluster_text) if clusters >> c & 1)
             only = f',"clusters":[{may}]'
         return (
