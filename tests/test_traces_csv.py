@@ -86,7 +86,8 @@ def test_large_numbers_are_unix_times(tmp_path):
 def test_what_cannot_be_a_job_is_dropped_with_its_reason_and_line(tmp_path):
     rows = [
         "ok,0,60,8", "cpu,0,60,0", "nogpu,0,60,", "nosub,,60,1", "nan,nan,60,1", "norun,5,,1", "neg,5,-60,1",
-        "negsub,-5,60,1", "long,5,1e9,1", "inf,5,inf,1", "many,5,60,1e9", "year,3e10,60,1", "short,1,2", "",
+        "negsub,-5,60,1", "long,5,1e9,1", "inf,5,inf,1", "many,5,60,1e9", "year,3e9,60,1", "late,3e10,60,1",
+        "short,1,2", "",
         ",,,",
     ]  # fmt: skip
     trace = read(tmp_path, "id,at,took,n\n" + "\n".join(rows) + "\n", columns=MAP)
@@ -101,11 +102,19 @@ def test_what_cannot_be_a_job_is_dropped_with_its_reason_and_line(tmp_path):
         "runtime above a year": (2, 10),
         "more than a million GPUs": (1, 12),
         "submitted years away from all others": (1, 13),
-        "not as many cells as the header": (1, 14),
+        "submitted after the year 2200": (1, 14),
+        "not as many cells as the header": (1, 15),
     }
-    assert counts(trace, "skipped") == {"blank line": (2, 15)}
-    assert trace.report.read == 13
+    assert counts(trace, "skipped") == {"blank line": (2, 16)}
+    assert trace.report.read == 14
     assert trace.report.kept == 1
+
+
+@pytest.mark.parametrize("date", ["0001-01-01 00:00:00", "1969-12-31 23:59:59", "9999-12-31 23:59:59"])
+def test_dates_that_no_trace_has_are_not_read(tmp_path, date):
+    text = f"id,at,took,n\na,2024-03-01,10,8\nb,{date},10,8\n"
+    trace = read(tmp_path, text, columns=MAP)
+    assert counts(trace, "dropped") == {"no readable submit time": (1, 3)}
 
 
 def test_what_is_clamped_is_counted(tmp_path):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tenure.core.tables import empty
 from tenure.core.words import NEVER_S, NONE, End
 from tenure.settings.errors import BadInput
-from tenure.simulator.traces.instants import F8s, iso
+from tenure.simulator.traces.instants import LATEST_S, F8s, iso
 from tenure.simulator.traces.trace import TRACE_JOB, ImportReport, Trace
 
 YEAR_S = 366 * 86400
@@ -129,6 +129,7 @@ class Gathering:
             (gpus <= 0, "no GPUs"),
             (gpus > MOST_GPUS, "more than a million GPUs"),
             (~np.isfinite(submit), "no readable submit time"),
+            (submit >= LATEST_S, "submitted after the year 2200"),
             (np.isnan(runtime), "no runtime: it never ran, or had not ended"),
             (runtime < 0, "negative runtime"),
             (runtime > LONGEST_S, "runtime above a year"),

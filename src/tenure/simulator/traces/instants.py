@@ -14,6 +14,7 @@ from tenure.settings.errors import BadInput
 
 NAN = math.nan
 F8s = NDArray[np.float64]
+LATEST_S = 7_258_118_400  #: the year 2200; what is later, or before 1970, is a slip
 CLOCK_CHANGE = "a local time that came twice or never, read by the offset before the change"
 
 
@@ -85,7 +86,8 @@ class Clock:
                 when = when.replace(tzinfo=self.zone)
                 if when.utcoffset() != when.replace(fold=1).utcoffset():
                     self.unsure_hours.add(f"{when:%Y-%m-%d %H}")
-            return when.timestamp()
+            instant = when.timestamp()
+            return instant if 0 <= instant < LATEST_S else NAN
         except (ValueError, OverflowError):
             return NAN
 
@@ -93,7 +95,7 @@ class Clock:
 def iso(epoch_s: float) -> str:
     """ISO 8601 UTC of Unix seconds, to the second."""
     when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=int(epoch_s))
-    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return when.replace(tzinfo=None).isoformat() + "Z"
 
 
 def numbers(texts: Sequence[str]) -> F8s:

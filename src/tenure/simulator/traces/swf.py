@@ -7,7 +7,6 @@ Missing values are -1. Runtime 0 is a job that ran for less than half a second.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from tenure.core.words import End
 from tenure.settings.errors import BadInput
 from tenure.simulator.traces.gather import Block, Gathering
-from tenure.simulator.traces.instants import F8s, number, numbers
+from tenure.simulator.traces.instants import LATEST_S, F8s, number, numbers
 from tenure.simulator.traces.options import Options
 from tenure.simulator.traces.source import open_text
 from tenure.simulator.traces.trace import Trace
@@ -61,7 +60,7 @@ def _header(line: str, gathering: Gathering) -> None:
     key, _, value = line.lstrip("; \t").partition(":")
     if key.strip() == "UnixStartTime" and gathering.zero is None:
         stated = number(value.strip().split(" ")[0])
-        if 0 < stated < datetime(2200, 1, 1, tzinfo=UTC).timestamp():
+        if 0 < stated < LATEST_S:
             gathering.zero = stated
 
 
