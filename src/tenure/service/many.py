@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -22,6 +23,7 @@ from tenure.service.readiness import kernels_ready
 from tenure.settings.errors import BadInput
 
 ProgressCall = Callable[[float, str], None]
+SAVE_EVERY_S = 2.0  #: a long sweep's file is large: not after every play
 LOOK_S = 0.3  #: how often the plays under way are looked at
 
 
@@ -55,6 +57,7 @@ class Runs:
     heading: dict[str, Any] = field(default_factory=dict)
     interrupted: bool = False
     kept_in: Path | None = None
+    _saved_at: float = float("-inf")
 
     @property
     def asked(self) -> int:
@@ -71,7 +74,7 @@ class Runs:
         return {"runs": self.runs, "asked": self.asked, "failures": self.failures}
 
     def keep(self, index: int, played: Played | Missed) -> None:
-        """Note one play that ended, and write all so far where they are to be kept.
+        """Note one play that ended, and now and then write all so far where they are to be kept.
 
         A wrong question is wrong for every play: BadInput.
         """
@@ -85,8 +88,14 @@ class Runs:
         self.done[index], warnings, heading = played
         self.warnings += [w for w in warnings if w not in self.warnings]
         self.heading = self.heading or heading
-        if self.kept_in is not None:
+        if time.monotonic() - self._saved_at > SAVE_EVERY_S:
+            self.save()
+
+    def save(self) -> None:
+        """Write all that is played so far where it is to be kept."""
+        if self.kept_in is not None and self.done:
             write_json(self.as_json(), self.kept_in)
+        self._saved_at = time.monotonic()
 
 
 def play_all(
@@ -112,6 +121,8 @@ def play_all(
             _on_cores(runs, wanted, progress)
     except KeyboardInterrupt:
         runs.interrupted = True
+    finally:
+        runs.save()
     return runs
 
 
