@@ -126,6 +126,16 @@ class Browser:
         """Two frames later."""
         self.run("new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))")
 
+    def bring(self, selector: str) -> dict[str, float]:
+        """Scroll an element to the middle; its x, y, width, height on the screen."""
+        found: dict[str, float] = json.loads(
+            self.run(
+                f"(e => {{ e.scrollIntoView({{block: 'center', behavior: 'instant'}});"
+                f"return JSON.stringify(e.getBoundingClientRect()); }})(document.querySelector('{selector}'))"
+            )
+        )
+        return found
+
     def key(self, key: str) -> None:
         self.ask("Input.dispatchKeyEvent", type="keyDown", key=key, text=key if len(key) == 1 else "")
         self.ask("Input.dispatchKeyEvent", type="keyUp", key=key)
@@ -252,12 +262,7 @@ def test_stepping_through_attempts_reads_them_out(browser: Browser, page: Path) 
 def test_a_bar_tells_its_job_under_the_pointer(browser: Browser, page: Path) -> None:
     browser.open(page)
     ready(browser)
-    box = json.loads(
-        browser.run(
-            "document.querySelector('canvas.main').scrollIntoView({block: 'center', behavior: 'instant'});"
-            "JSON.stringify(document.querySelector('canvas.main').getBoundingClientRect())"
-        )
-    )
+    box = browser.bring("canvas.main")
     texts = []
     for part in np.linspace(0.1, 0.95, 30):
         browser.move(box["x"] + part * box["width"], box["y"] + 12)
@@ -265,6 +270,33 @@ def test_a_bar_tells_its_job_under_the_pointer(browser: Browser, page: Path) -> 
     assert any(text.startswith("job") and "protection" in text for text in texts)
     browser.move(5, 5)
     assert browser.run("document.querySelector('.tip').hidden")
+
+
+def test_the_wheel_zooms_only_what_has_been_clicked(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    ready(browser)
+    box = browser.bring("canvas.main")
+    x, y = box["x"] + box["width"] / 2, box["y"] + 40
+    whole = view(browser)
+    browser.ask("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=-1)
+    assert view(browser) == whole
+    for kind in ("mousePressed", "mouseReleased"):
+        browser.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+    browser.key("Escape")
+    assert view(browser) == whole
+    browser.ask("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=-60)
+    assert view(browser) != whole
+
+
+def test_a_chart_tells_its_values_under_the_pointer(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    box = browser.bring(".plot.tall")
+    browser.move(box["x"] + box["width"] / 2, box["y"] + 30)
+    told = browser.run("document.querySelector('.plot.tall .read').textContent")
+    for layer in ("budgeted", "unbudgeted", "idle", "down"):
+        assert layer in told
+    browser.move(3, 3)
+    assert browser.run("document.querySelector('.plot.tall .read') === null")
 
 
 def test_the_legend_lights_one_account(browser: Browser, page: Path) -> None:

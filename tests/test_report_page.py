@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stories import random_story
+from stories import HOUR_S, Teller, random_story
 from tenure.audit.measures import measure
-from tenure.core.words import Happened
+from tenure.audit.span import Span, span_of
+from tenure.core.words import NEVER_S, End, Happened, Reason, Rule
 from tenure.report.page import write_report
+from tenure.report.preemptions import MOST_STOPS
+from tenure.report.waiting import waited_by_reason
 from tenure.story.columns import Story
 
 HOSTILE = "</script><script>alert('x')</script>\"'><img src=x onerror=alert(1)>&amp;"
@@ -84,6 +87,57 @@ def test_any_story_becomes_a_page(seed: int, tmp_path: Path) -> None:
 def test_a_story_in_which_nothing_happened_becomes_a_page(tmp_path: Path) -> None:
     story = random_story(1, turns=0)
     assert "none in the span" in page_of(story, tmp_path)
+
+
+@pytest.mark.parametrize("warmup_s", [0, HOUR_S])
+def test_a_record_of_no_length_becomes_a_page(warmup_s: int, tmp_path: Path) -> None:
+    story = Teller({"a": 1.0}, warmup_s=warmup_s, until_s=warmup_s).story()
+    assert "The cluster as a picture" in page_of(story, tmp_path)
+
+
+def test_a_record_without_an_end_is_drawn_to_its_last_event(tmp_path: Path) -> None:
+    story = replace(random_story(3), until_s=NEVER_S)
+    seen = Tags(page_of(story, tmp_path))
+    data = json.loads(next(text for attrs, text in seen.scripts if attrs.get("id") == "picture-data"))
+    assert data["until_s"] == story.events["t"][-1]
+
+
+def test_the_span_is_that_of_the_measures(tmp_path: Path) -> None:
+    story = random_story(4)
+    measures = measure(story, since_s=2 * HOUR_S).to_dict()
+    file = tmp_path / "page.html"
+    write_report(story, measures, file)
+    seen = Tags(file.read_text(encoding="utf-8"))
+    data = json.loads(next(text for attrs, text in seen.scripts if attrs.get("id") == "picture-data"))
+    assert data["warmup_s"] == 2 * HOUR_S
+
+
+def test_reasons_are_weighed_by_gpus_and_time(tmp_path: Path) -> None:
+    tell = Teller({"a": 1.0}, until_s=4 * HOUR_S)
+    tell.submit(0, "j", "a", 4)
+    tell.waiting(0, "j", Reason.SHAPE, 4, 2)
+    tell.waiting(HOUR_S, "j", Reason.ORDER, 4, 2)
+    tell.start(3 * HOUR_S, "j")
+    story = tell.story()
+    span = span_of(story)
+    assert waited_by_reason(story, span) == {"a": {"shape": 4.0, "order": 8.0}}
+    assert waited_by_reason(story, Span(2 * HOUR_S, span.end_s)) == {"a": {"order": 4.0}}
+    assert "order, 8 GPU-h" in page_of(story, tmp_path)
+
+
+def test_the_ledger_has_every_preemption_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+    tell = Teller({"a": 0.5, "b": 0.5}, until_s=20 * HOUR_S)
+    tell.submit(0, "victim", "a", 1, 0)
+    tell.submit(0, "taker", "b", 8)
+    for i in range(MOST_STOPS + 20):
+        tell.start(100 * i, "victim")
+        tell.stopping(100 * i + 50, "victim", 100 * i + 60, by="taker", rule=Rule.FREE_WORK)
+        tell.stop(100 * i + 60, "victim", End.PREEMPTED, lost_gpu_s=i)
+        tell.requeue(100 * i + 60, "victim")
+    text = page_of(tell.story(), tmp_path)
+    assert text.count('<td class="text">free work</td>') == MOST_STOPS
+    assert f"{MOST_STOPS + 20} attempts were preempted" in text
+    assert f"the {MOST_STOPS} with the largest loss" in text
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:

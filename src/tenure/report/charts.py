@@ -89,6 +89,7 @@ def shortened(name: str, most: int) -> str:
 
 
 def _time_axis(axes: Axes, low: float, high: float, start: str | None, at_most: int) -> None:
+    high = max(high, low + 1)
     axes.set_xlim(low, high)
     ticks = time_ticks(low, high, start, at_most)
     axes.set_xticks([low + tick.at / 100 * (high - low) for tick in ticks], [tick.text for tick in ticks])
@@ -101,8 +102,9 @@ def accounts_figure(story: Story, hours: Hours, measures: Mapping[str, Any]) -> 
     named = [hours.paths.index(story.accounts[row].path) for row in leaves(story) if row > 0]
     rows = sorted(sorted(named, key=lambda row: -float(hours.owed[row].sum()))[:MOST_SMALL])
     across = min(4, max(1, len(rows)))
-    figure = _figure(11, 1.7 * -(-len(rows) // across) + 0.5)
-    panels = figure.subplots(-(-len(rows) // across), across, squeeze=False).ravel()
+    down = max(1, -(-len(rows) // across))
+    figure = _figure(11, 1.7 * down + 0.5)
+    panels = figure.subplots(down, across, squeeze=False).ravel()
     edges, length = hours.edges_s, hours.length_h
     for axes, row in zip(panels, rows, strict=False):
         path = hours.paths[row]
@@ -201,7 +203,7 @@ def picture_figure(story: Story) -> Figure:
     """A row a GPU, time across; hatched = interruptible, red edge = preempted, grey = node down."""
     from matplotlib.patches import Patch
 
-    picture, until_s = picture_of(story), told.end_s(story)
+    picture, until_s = picture_of(story), max(1, told.end_s(story))
     lanes = int(picture.lane0[-1])
     figure = _figure(11, 7)
     axes = figure.subplots()

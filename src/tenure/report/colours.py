@@ -34,7 +34,6 @@ UNBUDGETED = "#8fbde0"
 IDLE = "#e8e4da"
 DOWN = "#77736b"
 PREEMPTED = "#d7191c"
-PROMISE = "#111111"
 
 #: Shades of the causes of a shortfall and of reasons for waiting, in a fixed order.
 CAUSE_COLOURS = ("#4d4d4d", "#1b71bc", "#ac5107", "#dec504", "#51bcce", "#a2419d", "#b0cea9", "#c08f96")

@@ -6,7 +6,6 @@ placed over it in percent, so that it keeps its size from phone to print.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -194,8 +193,3 @@ def summed(values: NDArray[Any], width: int) -> NDArray[Any]:
     """Sums over `width` neighbouring columns of the last axis; the last bin may be narrower."""
     starts = np.arange(0, values.shape[-1], width)
     return np.add.reduceat(values, starts, axis=-1) if values.shape[-1] else values
-
-
-def means_of(total: Sequence[float] | NDArray[Any], hours: NDArray[Any]) -> NDArray[np.float64]:
-    """GPU-hours of bins as mean GPUs."""
-    return np.asarray(total, float) / np.maximum(hours, 1e-9)

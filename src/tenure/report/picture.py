@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tenure.audit.span import span_of
 from tenure.core.tables import B1, I1, I2, I4, I8, Table, table_type
-from tenure.core.words import NEVER_S, NONE, End, Happened, NodeState
+from tenure.core.words import NEVER_S, NONE, Happened, NodeState
 from tenure.story.columns import Story
 
 #: One row an attempt that started.
@@ -223,8 +223,3 @@ def thinned(picture: Picture, max_bars: int) -> Picture:
         left_out=int((~kept).sum()),
         left_out_gpu_h=float(held[~kept].sum()) / 3600,
     )
-
-
-def preempted(attempts: Table) -> NDArray[np.bool_]:
-    """Which attempts were stopped so that another might start (or for a drain, a move, an operator)."""
-    return np.asarray(attempts["end"] == End.PREEMPTED)

@@ -61,6 +61,10 @@ def record_of(story: Story, measures: Mapping[str, Any]) -> Record:
 def hours_of(told: Series) -> Hours:
     """The audit's averages as GPU-hours, all clusters together, so that they can be summed over steps."""
     length_h = np.diff(told.edges_s) / HOUR_S
+    if not len(length_h):  # a record of no length: one empty second, so that there is something to draw
+        nothing, second = np.zeros((len(told.paths), 1)), np.zeros(1)
+        edges_s = told.edges_s[0] + np.arange(2)
+        return Hours(edges_s, told.paths, *[nothing] * 4, *[second] * 4)
     accounts = (told.entitled, told.demand, told.owed, told.delivered)
     whole = (told.budgeted, told.unbudgeted, told.idle, told.down)
     return Hours(told.edges_s, told.paths, *[part * length_h for part in (*accounts, *whole)])
