@@ -140,6 +140,18 @@ def test_the_ledger_has_every_preemption_and_says_what_it_leaves_out(tmp_path: P
     assert f"the {MOST_STOPS} with the largest loss" in text
 
 
+def test_prices_bring_costs(tmp_path: Path) -> None:
+    assert "At the lab" not in page_of(random_story(3), tmp_path)
+    tell = Teller({"a": 1.0}, until_s=10 * HOUR_S)
+    tell.price = (2.5,)
+    tell.submit(0, "j", "a", 8)
+    tell.start(0, "j")
+    tell.stop(4 * HOUR_S, "j")
+    text = page_of(tell.story(), tmp_path)
+    assert "At the lab&#39;s prices: 200 = budgeted 80 + unbudgeted 0 + idle 120 + down 0." in text
+    assert '<td data-v="80.0">80</td>' in text
+
+
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     story = hostile(random_story(3))
     report = {"rows_read": 5, HOSTILE: {HOSTILE: 3}, "notes": [HOSTILE]}

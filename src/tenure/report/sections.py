@@ -46,6 +46,7 @@ def all_sections(
         "wait_frames": wait_frames(told.waits_of(record)),
         "wait_sheets": wait_sheets(measures),
         "hours_line": hours_line(measures),
+        "costs_line": costs_line(found.ledger.get("costs")),
         "occupancy": occupancy_frame(hours, story.start),
         "reasons": reason_bars(story, record.span),
         "ledger": ledger,
@@ -84,6 +85,14 @@ def hours_line(measures: Mapping[str, Any]) -> str:
         f"{name} {number(hours[name])} ({percent(hours[name] / whole)})"
         for name in ("budgeted", "unbudgeted", "idle", "down")
     )
+
+
+def costs_line(costs: Mapping[str, float] | None) -> str:
+    """What the GPU-hours cost, where the lab gives prices."""
+    if not costs:
+        return ""
+    parts = (f"{name} {number(costs[name])}" for name in ("budgeted", "unbudgeted", "idle", "down"))
+    return f"At the lab's prices: {number(costs['capacity'])} = " + " + ".join(parts) + "."
 
 
 def wait_sheets(measures: Mapping[str, Any]) -> list[Sheet]:

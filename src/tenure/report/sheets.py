@@ -88,6 +88,9 @@ def account_sheet(
     sheet = Sheet(
         "accounts", "Owed and delivered by account", ACCOUNT_COLUMNS, caption="GPU-hours in the span."
     )
+    priced = any("cost" in row for row in ledger.values())
+    if priced:
+        sheet.columns = [*ACCOUNT_COLUMNS, Column("cost", "of what was delivered, at the lab's prices")]
     inner = {path.rsplit("/", 1)[0] for path in accounts if "/" in path} | {""}
     for path, row in accounts.items():
         if path == "" and len(accounts) > 1:
@@ -106,6 +109,8 @@ def account_sheet(
             share(row.get("hourly_ratio")),
             *[figure(ledger.get(path, {}).get(f"{name}_gpu_h")) for name in MOVED],
         ]
+        if priced:
+            cells.append(figure(ledger.get(path, {}).get("cost")))
         sheet.rows.append(Row(cells, inner=path in inner and len(accounts) > 1))
     return sheet
 
