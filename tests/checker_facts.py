@@ -211,10 +211,10 @@ def _accounts(
     limits: dict[str, int] = {}
     for row in began.get("accounts") or _lab_accounts(lab.get("accounts") or {}, ""):
         path, told = row["path"], row.get("shares")
+        if row.get("own_leaf_of") is not None:
+            continue  # what an inner account's children leave of it, for work given to itself
         if row.get("max_gpus") is not None:
             limits[path] = min(row["max_gpus"], limits.get(path, row["max_gpus"]))
-        if path in shares:
-            continue  # the row of an inner account's own work
         if isinstance(told, Mapping):
             shares[path] = {c: part(told[c]) for c in clusters if c in told}
         elif isinstance(told, (list, tuple)):
