@@ -14,6 +14,7 @@ from tenure.settings.errors import BadInput
 
 NAN = math.nan
 F8s = NDArray[np.float64]
+LARGEST = 1e15
 LATEST_S = 7_258_118_400  #: the year 2200; what is later, or before 1970, is a slip
 CLOCK_CHANGE = "a local time that came twice or never, read by the offset before the change"
 
@@ -99,11 +100,18 @@ def iso(epoch_s: float) -> str:
 
 
 def numbers(texts: Sequence[str]) -> F8s:
-    """Each text as a number; NaN where it is none."""
+    """Each text as a number; NaN where it is none, or one too large to be an amount of anything."""
     try:
-        return np.array(texts, np.float64)
+        told = np.array(texts, np.float64)
     except (ValueError, OverflowError):
-        return np.fromiter((number(text) for text in texts), np.float64, len(texts))
+        told = np.fromiter((number(text) for text in texts), np.float64, len(texts))
+    return bounded(told)
+
+
+def bounded(told: F8s) -> F8s:
+    """The same array, NaN where it held infinity or what sums and differences could make one of."""
+    told[~(np.abs(told) <= LARGEST)] = np.nan
+    return told
 
 
 def number(text: str) -> float:
@@ -122,9 +130,10 @@ def is_number(text: str) -> bool:
 def durations(texts: Sequence[str]) -> F8s:
     """Each text as seconds: a number, or days and hours as Slurm writes them; NaN where it is neither."""
     try:
-        return np.array(texts, np.float64)
+        told = np.array(texts, np.float64)
     except (ValueError, OverflowError):
-        return np.fromiter((duration(text) for text in texts), np.float64, len(texts))
+        told = np.fromiter((duration(text) for text in texts), np.float64, len(texts))
+    return bounded(told)
 
 
 def duration(text: str) -> float:

@@ -21,7 +21,7 @@ from tenure.simulator.traces.attempts import Records, joined
 from tenure.simulator.traces.delimited import BLOCK_ROWS, Rows, shown
 from tenure.simulator.traces.ends import ends_of
 from tenure.simulator.traces.gather import Gathering
-from tenure.simulator.traces.instants import NAN, Clock, F8s, duration, durations, number, numbers
+from tenure.simulator.traces.instants import NAN, Clock, F8s, bounded, duration, durations, number, numbers
 from tenure.simulator.traces.options import Options
 from tenure.simulator.traces.source import open_text
 from tenure.simulator.traces.trace import Trace
@@ -186,11 +186,8 @@ def _instants(texts: Sequence[str] | None, clock: Clock, lacking: F8s) -> F8s:
     if texts is None:
         return lacking
     epoch = clock.epoch
-    return np.fromiter(
-        (float(text) if text.isascii() and text.isdigit() else epoch(text) for text in texts),
-        np.float64,
-        len(texts),
-    )
+    told = (float(text) if text.isascii() and text.isdigit() else epoch(text) for text in texts)
+    return bounded(np.fromiter(told, np.float64, len(texts)))
 
 
 def _unsure(texts: Sequence[str], clock: Clock) -> F8s:
