@@ -29,17 +29,18 @@ STAY = table_type(
     since_s=I8,  #: since when it is in its phase (WAITING, RESTING, CLAIMING …)
     patient_s=I8,  #: since when it waits for a cheaper moment; NEVER_S = it does not
     rest_until_s=I8,
-    account=I4,  #: as in JOB, kept here too: it is read with the rest
-    gpus=I4,
-    cluster=I4,  #: where it runs or is claimed; where it counts as demand while it waits
-    node=I4,  #: its node, or the first of its nodes (chain: posts.next_of_gang)
-    n_nodes=I4,
-    attempt=I4,  #: attempts so far
-    preempted=I4,  #: times it was preempted
-    taker=I4,
-    plan=I4,  #: row of its plan, or NONE
-    phase=I1,
-    cause=I1,
+    account=I8,  #: as in JOB, kept here too: it is read with the rest
+    gpus=I8,
+    cluster=I8,  #: where it runs or is claimed; where it counts as demand while it waits
+    node=I8,  #: its node, or the first of its nodes (chain: posts.next_of_gang)
+    n_nodes=I8,
+    attempt=I8,  #: attempts so far
+    preempted=I8,  #: times it was preempted
+    taker=I8,
+    plan=I8,  #: row of its plan, or NONE
+    rule=I8,  #: by which rule its claim was made
+    phase=I8,
+    cause=I8,
     budgeted=B1,
     quick=B1,  #: short and small (QUICK lane)
     soft=B1,  #: running and past its protection, or unbudgeted
@@ -50,25 +51,25 @@ STAY = table_type(
     timed_out=B1,
 )
 
-ENTRY = table_type(job=I4, next=I4, prev=I4, queue=I4)  #: a job's place in one waiting list; queue NONE = in none
-QUEUE = table_type(gpus=I8, head=I4, tail=I4, n=I4)  #: row = standing * LANES + lane
+ENTRY = table_type(job=I8, next=I8, prev=I8, queue=I8)  #: a job's place in one waiting list; queue NONE = in none
+QUEUE = table_type(gpus=I8, head=I8, tail=I8, n=I8)  #: row = standing * LANES + lane
 
 POST = table_type(
     plan_s=I8,  #: the promise that this node is kept for; NEVER_S = none
-    free=I4,
-    pledged=I4,  #: GPUs that claims will take here
-    freeing=I4,  #: GPUs of stopping attempts
-    avail=I4,  #: free - max(0, pledged - freeing): what others may take now
-    soft=I4,  #: GPUs of attempts past protection or unbudgeted
-    n_jobs=I4,
-    plan=I4,  #: row of the plan that marked it, or NONE
-    next_of_gang=I4,  #: chain of the nodes of the gang that runs here
-    next_of_claim=I4,  #: … that claims this node
-    next_of_plan=I4,
-    state=I1,  #: words.NodeState
+    free=I8,
+    pledged=I8,  #: GPUs that claims will take here
+    freeing=I8,  #: GPUs of stopping attempts
+    avail=I8,  #: free - max(0, pledged - freeing): what others may take now
+    soft=I8,  #: GPUs of attempts past protection or unbudgeted
+    n_jobs=I8,
+    plan=I8,  #: row of the plan that marked it, or NONE
+    next_of_gang=I8,  #: chain of the nodes of the gang that runs here
+    next_of_claim=I8,  #: … that claims this node
+    next_of_plan=I8,
+    state=I8,  #: words.NodeState
     pool=B1,
     counted=B1,  #: its room is in `rooms`
-    kind=I1,  #: … under this kind
+    kind=I8,  #: … under this kind
 )
 
 STANDING = table_type(
@@ -100,8 +101,9 @@ STANDING = table_type(
     protected=I8,  #: GPUs of attempts within their protection
     quick=I8,  #: GPUs of running or claimed quick jobs
     oldest_s=I8,  #: submission of its oldest waiting job (ties)
-    first_sorted=I4,  #: children in order of ratio
-    next_sorted=I4,
+    first_sorted=I8,  #: children in order of ratio
+    next_sorted=I8,
+    plan=I8,  #: row of its open plan, or NONE
     open=B1,
 )
 
@@ -113,18 +115,19 @@ SCENE = table_type(
     free=I8,
     pledged=I8,
     unit=I8,  #: GPUs of its largest node
-    pool_first=I4,  #: first node of the pool
-    pool_nodes=I4,
-    n_plans=I4,
-    n_waiting=I4,  #: waiting jobs over all lists
+    pool_first=I8,  #: first node of the pool
+    pool_nodes=I8,
+    n_plans=I8,
+    n_waiting=I8,  #: waiting jobs over all lists
+    n_sick=I8,  #: nodes that drain and still run something
     plan_above=I8,
     bound_gpus=I8,  #: two nodes from 512 GPUs on, else one
     dirty=B1,  #: demand or entitlement changed: flows must be settled again
 )
 
-PLAN = table_type(at_s=I8, target=F8, job=I4, cluster=I4, first_node=I4, n_nodes=I4, rule=I2, open=B1)
+PLAN = table_type(at_s=I8, target=F8, job=I8, cluster=I8, first_node=I8, n_nodes=I8, rule=I8, open=B1)
 
-LOG = table_type(t=I8, charged=I8, due_ugpu=I8, entitled_ugpu=I8, standing=I4)  #: changes of rates, a ring
+LOG = table_type(t=I8, charged=I8, due_ugpu=I8, entitled_ugpu=I8, standing=I8)  #: changes of rates, a ring
 
 COUNTS = table_type(
     log_head=I8,  #: next row to write (never wrapped: modulo the ring's length)
@@ -136,15 +139,27 @@ COUNTS = table_type(
     looked=I8,  #: jobs looked at, a measure of work
     searched=I8,  #: attempts weighed as victims
     turns=I8,
+    by_arrival=B1,  #: lists ignore priority (first come, first served)
+    one_list=B1,  #: all jobs of a cluster wait in one list, that of the root
 )
 
-#: What a turn says. The same row as an event of a story (story/columns.py tells the fields).
+#: What a turn says: one row an event, the same as in a story (story/columns.py tells what x, y, code mean).
 EVENT = table_type(
-    t=I8, x=I8, y=I8, nodes_at=I8, job=I4, attempt=I4, by=I4, n_nodes=I4, event=I1, code=I1, rule=I2
+    t=I8,  #: seconds since the start
+    x=I8,
+    y=I8,
+    nodes_at=I8,  #: first of its rows of placements
+    job=I4,  #: row of the job, or NONE
+    attempt=I4,  #: 1, 2 …; 0 where none
+    by=I4,  #: row of the job for which; NODE: the node's row
+    n_nodes=I4,  #: rows of placements
+    event=I1,  #: words.Happened
+    code=I1,
+    rule=I2,  #: words.Rule; WAITING: words.Reason
 )
 PLACEMENT = table_type(node=I4, gpus=I4)
 
-SCRATCH_ACCOUNT = table_type(taken=I8, fail_gpus=I8, stamp=I8)
+SCRATCH_ACCOUNT = table_type(taken=I8, next_entry=I8)
 SCRATCH_NODE = table_type(cost=F8, clear_s=I8, key=F8, stamp=I8)
 SCRATCH_JOB = table_type(stamp=I8)
 
@@ -156,7 +171,6 @@ class Lab(NamedTuple):
     accounts: Any
     nodes: Any
     clusters: Any
-    shares: NDArray[np.int64]  #: (clusters, accounts), millionths of the parent's
     sizes: NDArray[np.int64]  #: (clusters, most GPUs + 1): nodes of so many GPUs
 
 
@@ -165,28 +179,29 @@ class Board(NamedTuple):
     entries: Any
     queues: Any
     posts: Any
-    on_node: NDArray[np.int32]  #: (nodes, most GPUs of a node): the jobs on it, n_jobs of them
+    on_node: NDArray[np.int64]  #: (nodes, most GPUs of a node): the jobs on it, n_jobs of them
     standings: Any
     purses: Any
     scenes: Any
     plans: Any
-    claims: NDArray[np.int32]  #: jobs whose place is being cleared, oldest first
+    claims: NDArray[np.int64]  #: jobs whose place is being cleared, oldest first
     log: Any
     rooms: NDArray[np.int64]  #: (clusters * KINDS, most GPUs + 1): nodes with so many GPUs to take
     counts: Any  #: one row
     out: Any  #: EVENT rows, `n_out` of them: what this turn (and those before it, not yet fetched) said
     placed: Any  #: PLACEMENT rows
-    walk: NDArray[np.int32]  #: leaf standings in the order of this turn
+    shares: NDArray[np.int64]  #: (clusters, accounts), millionths of the parent's
+    walk: NDArray[np.int64]  #: leaf standings in the order of this turn
     by_account: Any  #: scratch
     by_node: Any  #: scratch
     by_job: Any  #: scratch
-    picked: NDArray[np.int32]  #: scratch: victims or nodes chosen
-    order: NDArray[np.int32]  #: scratch: nodes sorted
-    chosen: NDArray[np.int32]  #: scratch: nodes chosen
+    picked: NDArray[np.int64]  #: scratch: victims or nodes chosen
+    order: NDArray[np.int64]  #: scratch: nodes sorted
+    chosen: NDArray[np.int64]  #: scratch: nodes chosen
     racks: NDArray[np.int64]  #: scratch: by rack
 
 
-def new_board(lab: Lab, *, log_rows: int = 1 << 14, out_rows: int | None = None) -> Board:
+def new_board(lab: Lab, shares: NDArray[np.int64], *, log_rows: int = 1 << 14, out_rows: int | None = None) -> Board:
     """A board of a lab at second 0: nothing submitted, every node up and free. `lab` holds arrays."""
     jobs, nodes, clusters = lab.jobs, lab.nodes, lab.clusters
     n_jobs, n_nodes, n_clusters, n_accounts = len(jobs), len(nodes), len(clusters), len(lab.accounts)
@@ -201,7 +216,7 @@ def new_board(lab: Lab, *, log_rows: int = 1 << 14, out_rows: int | None = None)
     stays["account"], stays["gpus"] = jobs["account"], jobs["gpus"]
     stays["budgeted"] = jobs["min_runtime_s"] > 0
     entries = empty(n_entries, ENTRY, next=NONE, prev=NONE, queue=NONE)
-    entries["job"] = np.repeat(np.arange(n_jobs, dtype=np.int32), _bit_count(jobs["clusters"]))
+    entries["job"] = np.repeat(np.arange(n_jobs, dtype=np.int64), _bit_count(jobs["clusters"]))
     posts = empty(n_nodes, POST, plan_s=NEVER_S, plan=NONE, next_of_gang=NONE)
     posts["next_of_plan"] = posts["next_of_claim"] = NONE
     posts["free"] = nodes["gpus"]
@@ -214,24 +229,25 @@ def new_board(lab: Lab, *, log_rows: int = 1 << 14, out_rows: int | None = None)
         entries=entries,
         queues=empty(rows * LANES, QUEUE, head=NONE, tail=NONE),
         posts=posts,
-        on_node=np.full((n_nodes, most), NONE, np.int32),
+        on_node=np.full((n_nodes, most), NONE, np.int64),
         standings=_standings(lab),
         purses=empty(n_accounts, PURSE),
         scenes=scenes,
         plans=empty(n_clusters * 64, PLAN, job=NONE),
-        claims=np.full(total + 1, NONE, np.int32),
+        claims=np.full(total + 1, NONE, np.int64),
         log=empty(max(log_rows, 8 * total + 8 * rows), LOG),
         rooms=np.zeros((n_clusters * KINDS, most + 1), np.int64),
         counts=counts,
         out=empty(out_rows, EVENT),
         placed=empty(out_rows, PLACEMENT),
-        walk=np.full(rows, NONE, np.int32),
+        shares=np.array(shares, np.int64),
+        walk=np.full(rows, NONE, np.int64),
         by_account=empty(rows, SCRATCH_ACCOUNT),
         by_node=empty(n_nodes, SCRATCH_NODE),
         by_job=empty(n_jobs, SCRATCH_JOB),
-        picked=np.full(total + 8, NONE, np.int32),
-        order=np.full(n_nodes, NONE, np.int32),
-        chosen=np.full(n_nodes, NONE, np.int32),
+        picked=np.full(total + 8, NONE, np.int64),
+        order=np.full(n_nodes, NONE, np.int64),
+        chosen=np.full(n_nodes, NONE, np.int64),
         racks=np.zeros(n_racks, np.int64),
     )
 
@@ -243,7 +259,8 @@ def _bit_count(masks: NDArray[np.int64]) -> NDArray[np.int64]:
 def _standings(lab: Lab) -> Table:
     """Children of every account in a chain, in the order of the lab."""
     n_accounts = len(lab.accounts)
-    standings = empty(len(lab.clusters) * n_accounts, STANDING, first_sorted=NONE, next_sorted=NONE, oldest_s=NEVER_S)
+    standings = empty(len(lab.clusters) * n_accounts, STANDING, first_sorted=NONE, next_sorted=NONE, plan=NONE)
+    standings["oldest_s"] = NEVER_S
     for cluster in range(len(lab.clusters)):
         base = cluster * n_accounts
         for account in range(n_accounts):

@@ -7,7 +7,7 @@ from tenure.core.order import WINDOW, slack
 from tenure.core.words import Cause, Kind, Phase, Rule
 
 RUNNING, SESSION = int(Phase.RUNNING), int(Kind.SESSION)
-NODE_DOWN, CANCELLED = int(Cause.NODE_DOWN), int(Cause.CANCELLED)
+PREEMPTED, NODE_DOWN, CANCELLED = int(Cause.PREEMPTED), int(Cause.NODE_DOWN), int(Cause.CANCELLED)
 TIMED_OUT, FORCED = int(Cause.TIMED_OUT), int(Cause.FORCED)
 FREE_WORK, ABOVE_TARGET = int(Rule.FREE_WORK), int(Rule.ABOVE_TARGET)
 SAVED_UP, WINDOW_RATIO = int(Rule.SAVED_UP), int(Rule.WINDOW_RATIO)
@@ -40,7 +40,7 @@ def rule_to_take(lab, board, policy, victim, taker, now_s):
     `by_account.taken` holds what the set under trial takes from the owner already.
     """
     stays, rows = board.stays, board.standings
-    if not interruptible(board, victim, int(Cause.PREEMPTED), now_s):
+    if not interruptible(board, victim, PREEMPTED, now_s):
         return NOT_LEGAL
     if not stays.budgeted[victim]:
         return FREE_WORK
@@ -57,6 +57,10 @@ def rule_to_take(lab, board, policy, victim, taker, now_s):
         margin = policy.window_margin_pm / 1000.0
         above = rows.ratio[owner] > 1.0 and rows.ratio[owner] > rows.ratio[mine] + margin
         return WINDOW_RATIO if above else NOT_LEGAL
+    if not stays.quick[taker] and not stays.saved[taker]:
+        reach = rows.running[mine] + stays.gpus[taker]
+        if reach > rows.target[mine] + slack(board, policy, cluster, mine, stays.gpus[taker]):
+            return NOT_LEGAL
     left = rows.running[owner] - board.by_account.taken[owner] - stays.gpus[victim]
     if left >= rows.target[owner] - slack(board, policy, cluster, owner, stays.gpus[victim]):
         return ABOVE_TARGET

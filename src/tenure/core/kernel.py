@@ -42,7 +42,8 @@ def _cache_root() -> Path:
     return Path(os.environ.get("TENURE_CACHE", os.path.join(home, "tenure", "kernels")))
 
 
-def _compiler() -> Callable[[F], F] | None:
+def _compilers() -> tuple[Callable[[F], F], Callable[[F], F]] | None:
+    """(for kernels, for entries), or None where everything stays plain."""
     if os.environ.get("TENURE_PLAIN") == "1":
         return None
     os.environ["NUMBA_CACHE_DIR"] = str(_cache_root() / sources_digest())
@@ -50,17 +51,31 @@ def _compiler() -> Callable[[F], F] | None:
         import numba
     except ImportError:  # the live scheduler needs no compiler: the plain path decides the same
         return None
+    from tenure.core.compiler import PARTS
+
     numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]
-    return numba.njit(cache=True, error_model="numpy", nogil=True)  # type: ignore[no-any-return]
+    if PARTS is None:
+        whole = numba.njit(cache=True, error_model="numpy", nogil=True)
+        return whole, whole
+    part, whole = PARTS
+    return (
+        numba.njit(error_model="numpy", nogil=True, pipeline_class=part),
+        numba.njit(cache=True, error_model="numpy", nogil=True, pipeline_class=whole),
+    )
 
 
-_COMPILE = _compiler()
-COMPILED = _COMPILE is not None
+_COMPILERS = _compilers()
+COMPILED = _COMPILERS is not None
 
 
 def kernel(function: F) -> F:
-    """Compile `function`, or leave it plain. Keep kernels small, their outputs last, their units named."""
-    return function if _COMPILE is None else _COMPILE(function)
+    """Compile `function` as a part, or leave it plain. Keep kernels small, outputs last, units named."""
+    return function if _COMPILERS is None else _COMPILERS[0](function)
+
+
+def entry(function: F) -> F:
+    """A kernel that Python calls. Kernels call only kernels: what both need is a kernel with an entry beside it."""
+    return function if _COMPILERS is None else _COMPILERS[1](function)
 
 
 def is_cached() -> bool:

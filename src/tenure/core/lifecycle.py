@@ -14,11 +14,12 @@ from tenure.core.order import entitle
 from tenure.core.say import name_node, say, two_ratios
 from tenure.core.usage import change_charge
 from tenure.core.waiting import add_demand, rest, stop_waiting, wait
-from tenure.core.words import NEVER_S, NONE, Cause, End, Happened, NodeState, Phase
+from tenure.core.words import NONE, Cause, End, Happened, NodeState, Phase
 
 RUNNING, CLAIMING, STOPPING, ENDED = int(Phase.RUNNING), int(Phase.CLAIMING), int(Phase.STOPPING), int(Phase.ENDED)
 WAITING = int(Phase.WAITING)
-UP, DRAINING = int(NodeState.UP), int(NodeState.DRAINING)
+UP, DRAINING, DRAINED = int(NodeState.UP), int(NodeState.DRAINING), int(NodeState.DRAINED)
+SAY_NODE = int(Happened.NODE)
 SAY_STARTED, SAY_CLAIMED, SAY_UNCLAIMED = int(Happened.STARTED), int(Happened.CLAIMED), int(Happened.UNCLAIMED)
 SAY_STOPPING, SAY_STOPPED, SAY_REQUEUED = int(Happened.STOPPING), int(Happened.STOPPED), int(Happened.REQUEUED)
 SAY_NOTICE = int(Happened.NOTICE)
@@ -368,4 +369,83 @@ def count_health(lab, board, policy, cluster, now_s):
             healthy += lab.nodes.gpus[node]
     if healthy != board.scenes.healthy[cluster]:
         board.scenes.healthy[cluster] = healthy
+        entitle(lab, board, policy, cluster, now_s)
+
+
+@kernel
+def settle_sick(lab, board, policy, cluster, now_s):
+    """S19: a draining node that has become empty is drained: no capacity any more."""
+    if board.scenes.n_sick[cluster] == 0:
+        return
+    first = lab.clusters.first_node[cluster]
+    for node in range(first, first + lab.clusters.n_nodes[cluster]):
+        if board.posts.state[node] == DRAINING and board.posts.n_jobs[node] == 0:
+            _say_node(board, node, DRAINED, NONE, now_s)
+            board.posts.state[node] = DRAINED
+            board.scenes.n_sick[cluster] -= 1
+    count_health(lab, board, policy, cluster, now_s)
+
+
+@kernel
+def _say_node(board, node, state, note, now_s):
+    row = say(board, SAY_NODE, NONE, now_s)
+    board.out.by[row], board.out.code[row], board.out.y[row] = node, state, note
+
+
+@kernel
+def set_node_state(lab, board, policy, node, state, note, now_s):
+    """Somebody says how a node is. What was claimed there is claimed anew; `fail_node` ends what ran there."""
+    posts = board.posts
+    cluster = lab.nodes.cluster[node]
+    _say_node(board, node, state, note, now_s)
+    if posts.state[node] == DRAINING:
+        board.scenes.n_sick[cluster] -= 1
+    posts.state[node] = state
+    if state == DRAINING:
+        board.scenes.n_sick[cluster] += 1
+    if state != UP and posts.pledged[node] > 0:
+        _give_up_claims_on(lab, board, node, now_s)
+    recount(board, lab, node)
+    count_health(lab, board, policy, cluster, now_s)
+    settle_sick(lab, board, policy, cluster, now_s)
+
+
+@kernel
+def _give_up_claims_on(lab, board, node, now_s):
+    k = 0
+    while k < board.counts.n_claims[0]:
+        job = board.claims[k]
+        here, place = False, board.stays.node[job]
+        for _ in range(board.stays.n_nodes[job]):
+            here = here or place == node
+            place = board.posts.next_of_claim[place] if board.stays.n_nodes[job] > 1 else place
+        if here:
+            give_up_claim(lab, board, job, WAITING, now_s)
+        else:
+            k += 1
+
+
+@kernel
+def resolve_scale(lab, board, policy, cluster):
+    """Sizes that follow the cluster (rule.md §3): the pool, who gets a plan, and the bound for two nodes or one."""
+    scene = board.scenes
+    unit, total = lab.clusters.node_gpus[cluster], lab.clusters.gpus[cluster]
+    pool = policy.pool_nodes if policy.pool_nodes >= 0 else lab.clusters.n_nodes[cluster] // 64
+    pool = min(pool, max(0, lab.clusters.n_nodes[cluster] - 1))
+    last = lab.clusters.first_node[cluster] + lab.clusters.n_nodes[cluster]
+    scene.pool_nodes[cluster], scene.pool_first[cluster] = pool, last - pool
+    above = policy.plan_above_gpus
+    scene.plan_above[cluster] = above if above >= 0 else max(unit, total // 16 // unit * unit)
+    scene.bound_gpus[cluster] = min(2 * unit if total >= 512 else unit, max(1, total // 11))
+
+
+@kernel
+def open_board(lab, board, policy, now_s):
+    """A new board made ready for its first turn: scales, pool, rooms, entitlements."""
+    for cluster in range(len(lab.clusters)):
+        resolve_scale(lab, board, policy, cluster)
+        first = lab.clusters.first_node[cluster]
+        for node in range(first, first + lab.clusters.n_nodes[cluster]):
+            board.posts.pool[node] = node >= board.scenes.pool_first[cluster]
+            recount(board, lab, node)
         entitle(lab, board, policy, cluster, now_s)

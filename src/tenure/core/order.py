@@ -38,7 +38,7 @@ def entitle(lab, board, policy, cluster, now_s):
     set_entitled(board, policy, base, board.scenes.healthy[cluster] * UGPU, now_s)
     for account in range(1, n):
         above = board.standings.entitled_ugpu[base + lab.accounts.parent[account]]
-        set_entitled(board, policy, base + account, above * lab.shares[cluster, account] // WHOLE, now_s)
+        set_entitled(board, policy, base + account, above * board.shares[cluster, account] // WHOLE, now_s)
     board.scenes.dirty[cluster] = True
 
 

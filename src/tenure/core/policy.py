@@ -41,6 +41,7 @@ class Policy(NamedTuple):
     plan_above_gpus: int = -1  #: jobs larger than this get a plan; -1 = a sixteenth of the cluster
     max_plans: int = 8
     saved_pm: int = 250  #: part of what a job will hold beyond its due that must be saved up
+    wait_for_own: int = 1  #: a promise also waits for enough of its account's own work (0: by nodes alone)
     patience_s: int = 1800
     patience_loss_s: int = 600  #: lost work for each claimed GPU that makes a claim wait
     session_patience_s: int = 7200  #: a session past protection is taken only by who waited so long

@@ -22,7 +22,7 @@ def is_quick(policy, min_runtime_s, gpus):
 @kernel
 def earlier(lab, board, job, other):
     """S7: larger priority, then earlier first submission, then the order of the record."""
-    if lab.jobs.priority[job] != lab.jobs.priority[other]:
+    if lab.jobs.priority[job] != lab.jobs.priority[other] and not board.counts.by_arrival[0]:
         return lab.jobs.priority[job] > lab.jobs.priority[other]
     if board.stays.submit_s[job] != board.stays.submit_s[other]:
         return board.stays.submit_s[job] < board.stays.submit_s[other]
@@ -82,6 +82,8 @@ def _remove(board, entry):
 
 @kernel
 def lane_of(board, job):
+    if board.counts.one_list[0]:
+        return BUDGETED
     if not board.stays.budgeted[job]:
         return UNBUDGETED
     return QUICK if board.stays.quick[job] else BUDGETED
@@ -121,7 +123,8 @@ def _each_list(lab, board, job, entering):
     for cluster in range(len(lab.clusters)):
         if (lab.jobs.clusters[job] >> cluster) & 1:
             if entering:
-                row = cluster * len(lab.accounts) + board.stays.account[job]
+                account = 0 if board.counts.one_list[0] else board.stays.account[job]
+                row = cluster * len(lab.accounts) + account
                 _insert(lab, board, row * LANES + lane, entry)
                 board.scenes.n_waiting[cluster] += 1
             else:

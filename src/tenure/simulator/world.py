@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tenure.core.columns import ACCOUNT, CLUSTER, JOB, NODE
-from tenure.core.tables import B1, I1, I4, I8, Table, table_type
+from tenure.core.tables import B1, I8, Table, table_type
 from tenure.story.columns import StoryAccount
 
 #: What the scheduler cannot see of a job (row for row with JOB).
 HIDDEN = table_type(
     work_s=I8,  #: useful work it has to do
     arrive_s=I8,  #: it can be submitted from this instant on
-    stream=I4,  #: row of STREAM whose list it belongs to, or NONE: submitted at `arrive_s`
+    stream=I8,  #: row of STREAM whose list it belongs to, or NONE: submitted at `arrive_s`
     fails=B1,  #: ends as `failed`
 )
 
@@ -27,18 +27,18 @@ HIDDEN = table_type(
 #: stopping), its next jobs are submitted, the last one overshooting. Its jobs are consecutive rows.
 STREAM = table_type(
     target=I8,  #: GPUs outstanding it wants at second 0; a PHASE happening changes it
-    first_job=I4,
-    n_jobs=I4,
+    first_job=I8,
+    n_jobs=I8,
 )
 
 #: What happens from outside, sorted by (t, order given).
 HAPPENING = table_type(
     t=I8,
     value=I8,  #: see What
-    row=I4,  #: stream, node, account or job row
-    cluster=I4,  #: SHARE: cluster row, NONE = all
-    note=I4,  #: row of World.notes, or NONE
-    what=I1,  #: What
+    row=I8,  #: stream, node, account or job row
+    cluster=I8,  #: SHARE: cluster row, NONE = all
+    note=I8,  #: row of World.notes, or NONE
+    what=I8,  #: What
 )
 
 

@@ -12,21 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tenure.core.tables import B1, I1, I2, I4, I8, Table, table_type
-
-EVENT = table_type(
-    t=I8,  #: seconds since the start
-    x=I8,  #: see EVENT_FIELDS
-    y=I8,
-    nodes_at=I8,  #: STARTED: first row of `placements`
-    job=I4,  #: row of `jobs`, or NONE
-    attempt=I4,  #: 1, 2 …; 0 where none
-    by=I4,  #: row of the job for which (STOPPING, PLANNED …), or NONE; NODE: the node's row
-    n_nodes=I4,  #: STARTED: rows of `placements`
-    event=I1,  #: words.Happened
-    code=I1,  #: see EVENT_FIELDS
-    rule=I2,  #: words.Rule; WAITING: words.Reason
-)
+from tenure.core.tables import B1, I1, I4, I8, Table, table_type
 
 #: What `x`, `y`, `code` mean for each event.
 EVENT_FIELDS = {
@@ -67,8 +53,6 @@ STORY_JOB = table_type(
     kind=I1,  #: words.Kind
     resumable=B1,
 )
-
-PLACEMENT = table_type(node=I4, gpus=I4)
 
 
 @dataclass(frozen=True)

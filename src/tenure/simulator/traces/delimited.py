@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -29,7 +30,8 @@ class Table:
     def __init__(self, file: Path, text: IO[str], header: Sequence[str] | None = None) -> None:
         """`header`: names of the columns where the file itself may come without (its first row decides)."""
         self.file = file
-        self._reader = csv.reader(text)
+        line, self._blank = _first_filled(text)
+        self._reader = csv.reader(chain([line], text), delimiter=_delimiter(line))
         self._first: list[str] | None = None
         first = self._next_filled()
         if header is not None and first is not None and first != list(header):
@@ -38,6 +40,9 @@ class Table:
             raise BadInput(str(file), "", "an empty file", "a header and rows")
         else:
             self.header = [name.strip() for name in first]
+
+    def _line(self) -> int:
+        return self._reader.line_num + self._blank
 
     def _next_filled(self) -> list[str] | None:
         try:
@@ -49,7 +54,7 @@ class Table:
         return None
 
     def _spoiled(self, problem: csv.Error) -> BadInput:
-        line = f"line {self._reader.line_num}"
+        line = f"line {self._line()}"
         return BadInput(str(self.file), line, f"no readable table ({problem})", "rows of delimited text")
 
     def at(self, *names: str) -> int | None:
@@ -72,14 +77,14 @@ class Table:
         width, rows, lines = len(self.header), [], []
         if self._first is not None:
             rows.append(self._first)
-            lines.append(self._reader.line_num)
+            lines.append(self._line())
         try:
             for row in self._reader:
                 if len(row) != width or not (row[0] or any(row)):
                     self._misfit(row, gathering)
                     continue
                 rows.append(row)
-                lines.append(self._reader.line_num)
+                lines.append(self._line())
                 if len(rows) >= BLOCK_ROWS:
                     yield Rows(lines, list(zip(*rows, strict=True)))
                     rows, lines = [], []
@@ -90,9 +95,23 @@ class Table:
 
     def _misfit(self, row: list[str], gathering: Gathering) -> None:
         if not any(cell.strip() for cell in row):
-            gathering.report.note("skipped", "blank line", 1, self._reader.line_num)
+            gathering.report.note("skipped", "blank line", 1, self._line())
         else:
-            gathering.drop("not as many cells as the header", self._reader.line_num)
+            gathering.drop("not as many cells as the header", self._line())
+
+
+def _first_filled(text: IO[str]) -> tuple[str, int]:
+    """The first line that is not blank ("" where there is none), and how many blank ones came before."""
+    for blank, line in enumerate(text):
+        if line.strip():
+            return line, blank
+    return "", 0
+
+
+def _delimiter(header: str) -> str:
+    """A comma, unless the header has none and does have a tab or a semicolon."""
+    others = (mark for mark in "\t;" if mark in header and "," not in header)
+    return next(others, ",")
 
 
 def shown(header: Sequence[str]) -> str:

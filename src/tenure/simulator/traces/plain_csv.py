@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tenure.settings.errors import BadInput
+from tenure.settings.errors import shown as shown_value
 from tenure.simulator.traces.delimited import Rows, Table, shown
 from tenure.simulator.traces.ends import ends_of
 from tenure.simulator.traces.gather import Block, Gathering
@@ -45,7 +46,7 @@ def read(file: Path, options: Options) -> Trace:
         gathering = Gathering(file, "csv", dated=False, start=options.start)
         for number_of, rows in enumerate(table.blocks(gathering)):
             if number_of == 0:
-                gathering.dated = not _counts(rows.columns[where["submit"]])
+                gathering.dated = _dated(rows.columns[where["submit"]], clock, file)
             gathering.add(_block(rows, where, clock, gathering))
     return gathering.finish()
 
@@ -69,12 +70,21 @@ def _where(table: Table, columns: Mapping[str, str] | None) -> dict[str, int]:
     return where
 
 
-def _counts(texts: Sequence[str]) -> bool:
-    """Whether a column of times holds numbers rather than dates: what its first filled cell is."""
+def _dated(texts: Sequence[str], clock: Clock, file: Path) -> bool:
+    """Whether a column of times holds dates rather than numbers: what its first readable cell is.
+
+    Raises BadInput where cells are filled and none is readable.
+    """
     for text in texts:
-        if text.strip():
-            return is_number(text)
-    return True
+        if is_number(text):
+            return False
+        if clock.epoch(text) == clock.epoch(text):  # not NaN
+            return True
+    filled = next((text for text in texts if text.strip()), None)
+    if filled is not None:
+        allowed = "seconds as a number, or dates such as 2024-03-01 10:00:00"
+        raise BadInput(str(file), "columns.submit", shown_value(filled), allowed)
+    return False
 
 
 def _block(rows: Rows, where: Mapping[str, int], clock: Clock, gathering: Gathering) -> Block:

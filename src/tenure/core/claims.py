@@ -1,0 +1,187 @@
+"""Holds and promises coming due: S14 claims start as soon as they are clear, S17 promises are kept.
+
+Also S19: what runs on a draining node leaves when its protection ends.
+"""
+
+from __future__ import annotations
+
+from tenure.core.contract import interruptible, loss_gpu_s, rule_to_take
+from tenure.core.kernel import kernel
+from tenure.core.lifecycle import claim, give_up_claim, start, stop
+from tenure.core.plan_gang import PLANS, unplan
+from tenure.core.victims import NOT_FOUND, drop_picks
+from tenure.core.words import NONE, Cause, NodeState, Phase, Rule
+
+RUNNING, WAITING, CLAIMING = int(Phase.RUNNING), int(Phase.WAITING), int(Phase.CLAIMING)
+UP, DRAINING = int(NodeState.UP), int(NodeState.DRAINING)
+PREEMPTED, DRAIN = int(Cause.PREEMPTED), int(Cause.DRAIN)
+FREE_WORK, DISPLACED, OWN_GANG = int(Rule.FREE_WORK), int(Rule.DISPLACED), int(Rule.OWN_GANG)
+BY_DRAIN, BY_PLAN = int(Rule.DRAINING), int(Rule.PLANNED)
+
+
+@kernel
+def within_limits(lab, board, job, more_gpus):
+    """S9: neither its account nor any above would hold more than its hard limit."""
+    account = board.stays.account[job]
+    while account != NONE:
+        if board.purses.held[account] + more_gpus > lab.accounts.max_gpus[account]:
+            return False
+        account = lab.accounts.parent[account]
+    return True
+
+
+@kernel
+def take_place(lab, board, policy, cluster, job, n_victims, rule, now_s):
+    """S13, S14: stop `picked[:n_victims]` and claim the place (`stays.node`, `chosen`) for the job.
+
+    Stops come first, so that each is judged with those before it already done.
+    """
+    drop_picks(lab, board, 0, n_victims)
+    for k in range(n_victims):
+        victim = board.picked[k]
+        why = rule_to_take(lab, board, policy, victim, job, now_s)
+        if why == 0:  # part of a promise: smaller work of others, or its account's own
+            mine = board.stays.account[victim] == board.stays.account[job]
+            why = OWN_GANG if mine else DISPLACED
+        stop(lab, board, policy, victim, PREEMPTED, job, why, now_s)
+    if board.stays.plan[job] != NONE:
+        unplan(lab, board, board.stays.plan[job], False, now_s)
+    board.stays.rule[job] = rule
+    claim(lab, board, job, cluster, rule, now_s)
+
+
+@kernel
+def _is_clear(lab, board, job):
+    stays, posts = board.stays, board.posts
+    if stays.n_nodes[job] == 1:
+        return posts.free[stays.node[job]] >= stays.gpus[job]
+    node = stays.node[job]
+    while node != NONE:
+        if posts.free[node] < lab.nodes.gpus[node]:
+            return False
+        node = posts.next_of_claim[node]
+    return True
+
+
+@kernel
+def pass_claims(lab, board, policy, cluster, now_s):
+    """S14: start what is clear, oldest claim first; a hold that has lasted too long is given up."""
+    longest_s = max(policy.grace_budgeted_s, policy.grace_unbudgeted_s) + policy.hold_s
+    k = 0
+    while k < board.counts.n_claims[0]:
+        job = board.claims[k]
+        if board.stays.cluster[job] == cluster:
+            if _is_clear(lab, board, job) and within_limits(lab, board, job, 0):
+                start(lab, board, policy, job, cluster, board.stays.rule[job], now_s)
+                continue
+            if now_s >= board.stays.since_s[job] + longest_s:
+                give_up_claim(lab, board, job, WAITING, now_s)
+                continue
+        k += 1
+
+
+@kernel
+def pass_drains(lab, board, policy, cluster, now_s):
+    """S19: a sick node is left by each attempt when its protection ends, whatever the ratios."""
+    if board.scenes.n_sick[cluster] == 0:
+        return
+    first = lab.clusters.first_node[cluster]
+    for node in range(first, first + lab.clusters.n_nodes[cluster]):
+        if board.posts.state[node] == DRAINING:
+            for k in range(board.posts.n_jobs[node]):
+                job = board.on_node[node, k]
+                if interruptible(board, job, DRAIN, now_s):
+                    stop(lab, board, policy, job, DRAIN, NONE, BY_DRAIN, now_s)
+
+
+@kernel
+def _pick_on(lab, board, node, n, now_s):
+    """Pick every running attempt of a promised node; n or -1 if one of them may not be stopped yet."""
+    for k in range(board.posts.n_jobs[node]):
+        job = board.on_node[node, k]
+        if board.stays.phase[job] != RUNNING or board.by_job.stamp[job] == board.counts.stamp[0]:
+            continue
+        if not interruptible(board, job, PREEMPTED, now_s):
+            return -1
+        board.by_job.stamp[job] = board.counts.stamp[0]
+        board.picked[n] = job
+        if board.stays.budgeted[job]:
+            row = board.stays.cluster[job] * len(lab.accounts) + board.stays.account[job]
+            board.by_account.taken[row] += board.stays.gpus[job]
+        n += 1
+    return n
+
+
+@kernel
+def _spare_needless(lab, board, policy, node, gpus, n, now_s):
+    """A job smaller than its promised node stops no more than it needs: the dearest are let off."""
+    room = board.posts.avail[node]
+    for k in range(n):
+        room += board.stays.gpus[board.picked[k]] if board.stays.n_nodes[board.picked[k]] == 1 else lab.nodes.gpus[node]
+    while True:
+        dearest, loss = NONE, -1.0
+        for k in range(n):
+            job = board.picked[k]
+            if board.stays.n_nodes[job] == 1 and room - board.stays.gpus[job] >= gpus:
+                cost = loss_gpu_s(lab, board, policy, job, now_s)
+                if cost > loss:
+                    dearest, loss = k, cost
+        if dearest == NONE:
+            return n
+        job = board.picked[dearest]
+        room -= board.stays.gpus[job]
+        board.picked[dearest] = board.picked[n - 1]
+        board.picked[n - 1] = job
+        n = drop_picks(lab, board, n - 1, n)
+
+
+@kernel
+def _keep_promise(lab, board, policy, row, now_s):
+    """Its date has come: take its nodes, whatever the targets are by now, with no patience."""
+    plans, stays, posts = board.plans, board.stays, board.posts
+    job, cluster = plans.job[row], plans.cluster[row]
+    board.counts.stamp[0] += 1
+    node, n = plans.first_node[row], 0
+    for k in range(plans.n_nodes[row]):
+        board.chosen[k] = node
+        picked = _pick_on(lab, board, node, n, now_s)
+        if picked < 0:
+            drop_picks(lab, board, 0, n)
+            return
+        n = picked
+        node = posts.next_of_plan[node]
+    stays.n_nodes[job] = plans.n_nodes[row]
+    stays.node[job] = plans.first_node[row]
+    if stays.gpus[job] < lab.nodes.gpus[stays.node[job]]:
+        n = _spare_needless(lab, board, policy, stays.node[job], stays.gpus[job], n, now_s)
+    if not within_limits(lab, board, job, stays.gpus[job]):
+        drop_picks(lab, board, 0, n)
+        return
+    take_place(lab, board, policy, cluster, job, n, BY_PLAN, now_s)
+
+
+@kernel
+def _nodes_in_service(board, row):
+    node = board.plans.first_node[row]
+    for _ in range(board.plans.n_nodes[row]):
+        if board.posts.state[node] != UP:
+            return False
+        node = board.posts.next_of_plan[node]
+    return True
+
+
+@kernel
+def pass_promises(lab, board, policy, cluster, now_s):
+    """S17: promises whose date has come are kept; those whose job left or whose node failed fall."""
+    if board.scenes.n_plans[cluster] == 0:
+        return
+    for row in range(cluster * PLANS, cluster * PLANS + PLANS):
+        if not board.plans.open[row]:
+            continue
+        if board.stays.phase[board.plans.job[row]] != WAITING or not _nodes_in_service(board, row):
+            unplan(lab, board, row, True, now_s)
+        elif now_s >= board.plans.at_s[row]:
+            _keep_promise(lab, board, policy, row, now_s)
+
+
+__all__ = ["NOT_FOUND", "pass_claims", "pass_drains", "pass_promises", "take_place", "within_limits"]

@@ -1,0 +1,183 @@
+"""What nobody is owed: one crossing job an account, unbudgeted work, and loans to budgeted work."""
+
+from __future__ import annotations
+
+from tenure.core.board import BUDGETED, LANES, QUICK, UNBUDGETED
+from tenure.core.claims import within_limits
+from tenure.core.columns import UGPU
+from tenure.core.contract import protection_s
+from tenure.core.fit import any_room, could_ever_fit, find_place
+from tenure.core.kernel import kernel
+from tenure.core.lifecycle import notice
+from tenure.core.order import WINDOW, slack
+from tenure.core.owed import NO_LIMIT, STARTED, _fit_or_clear, must_save, spoils_own_promise, start_here
+from tenure.core.words import NONE, Phase, Rule
+
+RUNNING = int(Phase.RUNNING)
+CROSSING, BY_UNBUDGETED, LOAN = int(Rule.CROSSING), int(Rule.UNBUDGETED), int(Rule.LOAN)
+
+
+@kernel
+def _loans_out(lab, board, cluster):
+    """(GPUs that accounts hold, protected, beyond what is theirs; GPUs that somebody is due)."""
+    base = cluster * len(lab.accounts)
+    loans, due = 0.0, 0
+    for account in range(1, len(lab.accounts)):
+        if lab.accounts.first_child[account] == NONE:
+            loans += max(0.0, board.standings.protected[base + account] - board.standings.base[base + account])
+            due += board.standings.due_ugpu[base + account]
+    return loans, due / UGPU
+
+
+@kernel
+def _pool_gpus(lab, board, cluster):
+    first, total = board.scenes.pool_first[cluster], 0
+    for node in range(first, first + board.scenes.pool_nodes[cluster]):
+        total += lab.nodes.gpus[node]
+    return total
+
+
+@kernel
+def pass_crossing(lab, board, policy, cluster, leaves, now_s):
+    """If no job fits in an account's gap, one may cross its target where all such loans fit in what nobody is owed."""
+    rows, queues, entries = board.standings, board.queues, board.entries
+    loans, due = _loans_out(lab, board, cluster)
+    room = board.scenes.healthy[cluster] - due - _pool_gpus(lab, board, cluster)
+    for k in range(leaves):
+        if loans >= room:
+            return
+        row = board.walk[k]
+        entry = queues.head[row * LANES + BUDGETED]
+        looked, fail_gpus = 0, NO_LIMIT
+        while entry != NONE and looked < policy.depth and rows.running[row] < rows.target[row]:
+            following = entries.next[entry]
+            job = entries.job[entry]
+            gpus = board.stays.gpus[job]
+            looked += 1
+            if must_save(board, policy, cluster, row, job) and not board.stays.saved[job]:
+                if could_ever_fit(lab, board, cluster, job):
+                    break
+            over = max(0.0, rows.protected[row] - rows.base[row])
+            more = max(0.0, rows.protected[row] + gpus - rows.base[row]) - over
+            gap = rows.target[row] + slack(board, policy, cluster, row, gpus) - rows.running[row]
+            fits_loan = gpus > gap and loans + more <= room and within_limits(lab, board, job, gpus)
+            if fits_loan and not spoils_own_promise(lab, board, policy, cluster, row, job, now_s):
+                done, fail_gpus = _fit_or_clear(lab, board, policy, cluster, job, CROSSING, fail_gpus, now_s)
+                if done == STARTED:
+                    loans += more
+            entry = following
+        board.counts.looked[0] += looked
+
+
+@kernel
+def _next_unbudgeted(lab, board, cluster):
+    """The account whose next unbudgeted job is the oldest; moves its pointer on. The job, or NONE."""
+    base = cluster * len(lab.accounts)
+    best, best_job = NONE, NONE
+    for account in range(1, len(lab.accounts)):
+        entry = board.by_account.next_entry[base + account]
+        if entry != NONE:
+            job = board.entries.job[entry]
+            if best == NONE or (board.stays.submit_s[job], job) < (board.stays.submit_s[best_job], best_job):
+                best, best_job = base + account, job
+    if best != NONE:
+        board.by_account.next_entry[best] = board.entries.next[board.by_account.next_entry[best]]
+    return best_job
+
+
+@kernel
+def pass_unbudgeted(lab, board, policy, cluster, now_s):
+    """Unbudgeted work, oldest first, on whatever is free now: pool and promised nodes first."""
+    base = cluster * len(lab.accounts)
+    waiting = 0
+    for account in range(1, len(lab.accounts)):
+        head = board.queues.head[(base + account) * LANES + UNBUDGETED]
+        board.by_account.next_entry[base + account] = head
+        if head != NONE:
+            waiting += 1
+    looked, fail_gpus = 0, NO_LIMIT
+    while waiting > 0 and looked < policy.depth and fail_gpus > 1:
+        job = _next_unbudgeted(lab, board, cluster)
+        if job == NONE:
+            break
+        looked += 1
+        gpus = board.stays.gpus[job]
+        if gpus >= fail_gpus or board.purses.waiting_on_limit[board.stays.account[job]]:
+            continue
+        if not within_limits(lab, board, job, gpus):
+            continue
+        if find_place(lab, board, policy, cluster, job, now_s):
+            start_here(lab, board, policy, cluster, job, BY_UNBUDGETED, now_s)
+        elif lab.jobs.gpu_type[job] == NONE and gpus <= lab.clusters.node_gpus[cluster]:
+            fail_gpus = gpus
+    board.counts.looked[0] += looked
+    for account in range(1, len(lab.accounts)):
+        board.purses.waiting_on_limit[account] = False
+
+
+@kernel
+def pass_loans(lab, board, policy, cluster, leaves, now_s):
+    """What is still free goes to any budgeted job that fits, accounts in order."""
+    queues, entries = board.queues, board.entries
+    fail_gpus, fail_s = NO_LIMIT, 0
+    for k in range(leaves):
+        row = board.walk[k]
+        for lane in range(QUICK, BUDGETED + 1):
+            entry = queues.head[row * LANES + lane]
+            looked = 0
+            while entry != NONE and looked < policy.depth:
+                following = entries.next[entry]
+                job = entries.job[entry]
+                gpus = board.stays.gpus[job]
+                for_s = protection_s(policy, lab.jobs.min_runtime_s[job])
+                looked += 1
+                entry = following
+                hopeless = gpus >= fail_gpus and for_s >= fail_s
+                if hopeless or not any_room(board, cluster, min(gpus, lab.clusters.node_gpus[cluster]), lane == QUICK):
+                    started = False
+                elif not within_limits(lab, board, job, gpus):
+                    started = False
+                elif spoils_own_promise(lab, board, policy, cluster, row, job, now_s):
+                    started = False
+                else:
+                    started = find_place(lab, board, policy, cluster, job, now_s)
+                    if started:
+                        start_here(lab, board, policy, cluster, job, LOAN, now_s)
+                    elif lab.jobs.gpu_type[job] == NONE and lane == BUDGETED and gpus <= lab.clusters.node_gpus[cluster]:
+                        fail_gpus, fail_s = gpus, for_s
+                if not started and policy.order != WINDOW and must_save(board, policy, cluster, row, job):
+                    if not board.stays.saved[job] and could_ever_fit(lab, board, cluster, job):
+                        break
+            board.counts.looked[0] += looked
+
+
+@kernel
+def pass_notices(lab, board, policy, cluster, leaves, now_s):
+    """S15: what will become interruptible within two notices, and has a live challenger, is told to save."""
+    first_row, first_job, second_job = NONE, NONE, NONE
+    for k in range(leaves):
+        row = board.walk[k]
+        head = board.queues.head[row * LANES + BUDGETED]
+        if head != NONE and board.standings.running[row] < board.standings.target[row]:
+            if first_row == NONE:
+                first_row, first_job = row, board.entries.job[head]
+            elif second_job == NONE:
+                second_job = board.entries.job[head]
+    if first_row == NONE:
+        return
+    first = lab.clusters.first_node[cluster]
+    for node in range(first, first + lab.clusters.n_nodes[cluster]):
+        for k in range(board.posts.n_jobs[node]):
+            job = board.on_node[node, k]
+            stays = board.stays
+            if stays.phase[job] != RUNNING or not stays.budgeted[job] or stays.noticed[job]:
+                continue
+            ends_s = stays.protected_until_s[job]
+            if ends_s <= now_s or ends_s > now_s + 2 * policy.notice_s:
+                continue
+            row = cluster * len(lab.accounts) + stays.account[job]
+            challenger = second_job if row == first_row else first_job
+            gpus = stays.gpus[job]
+            bound = board.standings.target[row] - slack(board, policy, cluster, row, gpus)
+            if challenger != NONE and board.standings.running[row] - gpus >= bound:
+                notice(board, job, challenger, ends_s, now_s)

@@ -1,0 +1,325 @@
+"""Budgeted work within its target: the quick lane, the accounts in order, savers, and plans for gangs."""
+
+from __future__ import annotations
+
+from tenure.core.board import BUDGETED, LANES, QUICK
+from tenure.core.claims import take_place, within_limits
+from tenure.core.columns import UGPU
+from tenure.core.contract import loss_gpu_s, protection_s
+from tenure.core.fit import could_ever_fit, find_place
+from tenure.core.kernel import kernel
+from tenure.core.lifecycle import start
+from tenure.core.order import WINDOW, slack
+from tenure.core.plan_gang import plan, unplan
+from tenure.core.say import say
+from tenure.core.victims import find_node_to_clear, find_nodes_to_clear
+from tenure.core.words import NEVER_S, NONE, Happened, Phase, Rule
+
+RUNNING, STOPPING = int(Phase.RUNNING), int(Phase.STOPPING)
+OWED, BY_QUICK, PLANNED, SAVED_UP = int(Rule.OWED), int(Rule.QUICK), int(Rule.PLANNED), int(Rule.SAVED_UP)
+AT_HEAD = int(Happened.FIRST_AT_HEAD)
+NO_LIMIT = 1 << 40  #: GPUs
+PASSED, STARTED, BLOCKS = 0, 1, 2  #: a job was passed over; has its place now; holds its account's later work up
+
+
+@kernel
+def start_here(lab, board, policy, cluster, job, rule, now_s):
+    """Start on the place that `find_place` has set; a promise it had is kept early."""
+    if board.stays.plan[job] != NONE:
+        unplan(lab, board, board.stays.plan[job], False, now_s)
+    start(lab, board, policy, job, cluster, rule, now_s)
+
+
+@kernel
+def find_to_clear(lab, board, policy, cluster, job, now_s):
+    """Least loss for a claimant of any size: (victims in `picked`, loss). Sets `stays.node` and `n_nodes`."""
+    stays = board.stays
+    if stays.gpus[job] <= lab.clusters.node_gpus[cluster]:
+        node, n, loss = find_node_to_clear(lab, board, policy, cluster, job, now_s)
+        if node == NONE:
+            return -1, loss
+        stays.node[job], stays.n_nodes[job] = node, 1
+        return n, loss
+    need, n, loss = find_nodes_to_clear(lab, board, policy, cluster, job, now_s)
+    if need == 0:
+        return -1, loss
+    stays.node[job], stays.n_nodes[job] = board.chosen[0], need
+    return n, loss
+
+
+@kernel
+def _is_patient(board, policy, cluster, job, loss, now_s):
+    """A set that loses much waits a while for a cheaper moment; not for quick jobs, nor for those with plans."""
+    stays = board.stays
+    if stays.quick[job] or stays.gpus[job] > board.scenes.plan_above[cluster]:
+        return False
+    if loss <= float(policy.patience_loss_s) * stays.gpus[job]:
+        return False
+    if stays.patient_s[job] == NEVER_S:
+        stays.patient_s[job] = now_s
+    return now_s - stays.patient_s[job] < policy.patience_s
+
+
+@kernel
+def own_after_s(lab, board, cluster, account, at_s):
+    """GPUs of the account's own attempts still protected after that instant."""
+    held = 0
+    first = lab.clusters.first_node[cluster]
+    stays = board.stays
+    for node in range(first, first + lab.clusters.n_nodes[cluster]):
+        for k in range(board.posts.n_jobs[node]):
+            job = board.on_node[node, k]
+            if stays.account[job] == account and stays.budgeted[job] and stays.node[job] == node:
+                if stays.phase[job] == RUNNING and stays.protected_until_s[job] > at_s:
+                    held += stays.gpus[job]
+    return held
+
+
+@kernel
+def _largest_own(lab, board, cluster, account):
+    """The most GPUs one running attempt of the account holds."""
+    most = 0
+    first = lab.clusters.first_node[cluster]
+    for node in range(first, first + lab.clusters.n_nodes[cluster]):
+        for k in range(board.posts.n_jobs[node]):
+            job = board.on_node[node, k]
+            if board.stays.account[job] == account and board.stays.budgeted[job]:
+                most = max(most, board.stays.gpus[job])
+    return most
+
+
+@kernel
+def spoils_own_promise(lab, board, policy, cluster, row, job, now_s):
+    """S17: own new work must not make the account's planned gang exceed its pinned target at its date."""
+    own = board.standings.plan[row]
+    if own == NONE or board.plans.job[own] == job:
+        return False
+    if now_s + protection_s(policy, lab.jobs.min_runtime_s[job]) <= board.plans.at_s[own]:
+        return False
+    gang = board.plans.job[own]
+    room = board.plans.target[own] + slack(board, policy, cluster, row, board.stays.gpus[gang])
+    held = own_after_s(lab, board, cluster, row - cluster * len(lab.accounts), board.plans.at_s[own])
+    return held + board.stays.gpus[gang] + board.stays.gpus[job] > room
+
+
+@kernel
+def has_saved(lab, board, policy, row, job):
+    """S8: its account's debt covers a quarter of what the job will hold beyond its due while protected."""
+    beyond = board.stays.gpus[job] - board.standings.base[row]
+    cost = policy.saved_pm / 1000.0 * beyond * protection_s(policy, lab.jobs.min_runtime_s[job])
+    most = board.standings.entitled_ugpu[row] / UGPU * policy.lookback_s / 2.0
+    return board.standings.debt[row] >= min(cost, most) and board.standings.debt[row] > 0.0
+
+
+@kernel
+def must_save(board, policy, cluster, row, job):
+    """S8: larger than any target its account can have."""
+    gpus = board.stays.gpus[job]
+    rows = board.standings
+    return gpus > rows.base[row] + rows.bound[row] + slack(board, policy, cluster, row, gpus)
+
+
+@kernel
+def _note_head(lab, board, cluster, row, job, now_s):
+    """Tell once when a job that gets a plan comes to the head of its account."""
+    stays = board.stays
+    if stays.at_head[job] or board.standings.running[row] >= board.standings.target[row]:
+        return
+    if _largest_own(lab, board, cluster, stays.account[job]) < stays.gpus[job]:
+        stays.at_head[job] = True
+        say(board, AT_HEAD, job, now_s)
+
+
+@kernel
+def _try_plan(lab, board, policy, cluster, row, job, now_s):
+    """S17: a gang first in its account's order that does not fit gets a date."""
+    if board.standings.plan[row] != NONE or board.scenes.n_plans[cluster] >= policy.max_plans:
+        return False
+    gpus = board.stays.gpus[job]
+    if board.stays.saved[job] or policy.order == WINDOW:
+        return plan(lab, board, policy, cluster, job, -1, SAVED_UP, now_s)
+    room = board.standings.target[row] + slack(board, policy, cluster, row, gpus) - gpus
+    if room < 0 or _largest_own(lab, board, cluster, board.stays.account[job]) >= gpus:
+        return False
+    own_room = int(room) if policy.wait_for_own else -1
+    return plan(lab, board, policy, cluster, job, own_room, PLANNED, now_s)
+
+
+@kernel
+def _make_own_way(lab, board, policy, cluster, job, now_s):
+    """S9: under a hard limit the account's own unbudgeted work makes way for its budgeted, least loss first."""
+    stays = board.stays
+    account = stays.account[job]
+    while account != NONE and within_one_limit(lab, board, account, stays.gpus[job]):
+        account = lab.accounts.parent[account]
+    if account == NONE:
+        return False
+    over = board.purses.held[account] + stays.gpus[job] - lab.accounts.max_gpus[account]
+    if board.purses.unbudgeted[account] < over or not find_place(lab, board, policy, cluster, job, now_s):
+        return False
+    n, freed = 0, 0
+    board.counts.stamp[0] += 1
+    while freed < over:
+        victim = _cheapest_unbudgeted(lab, board, policy, cluster, account, now_s)
+        if victim == NONE:
+            return False
+        board.by_job.stamp[victim] = board.counts.stamp[0]
+        board.picked[n] = victim
+        freed += stays.gpus[victim]
+        n += 1
+    take_place(lab, board, policy, cluster, job, n, OWED, now_s)
+    return True
+
+
+@kernel
+def within_one_limit(lab, board, account, more_gpus):
+    return board.purses.held[account] + more_gpus <= lab.accounts.max_gpus[account]
+
+
+@kernel
+def is_below(lab, account, above):
+    """Whether `account` is `above` or below it. Rows are in depth-first order."""
+    return above <= account <= above + lab.accounts.n_below[above]
+
+
+@kernel
+def _cheapest_unbudgeted(lab, board, policy, cluster, above, now_s):
+    best, best_loss = NONE, 1e300
+    first = lab.clusters.first_node[cluster]
+    stays = board.stays
+    for node in range(first, first + lab.clusters.n_nodes[cluster]):
+        for k in range(board.posts.n_jobs[node]):
+            job = board.on_node[node, k]
+            if stays.budgeted[job] or stays.phase[job] != RUNNING or not is_below(lab, stays.account[job], above):
+                continue
+            loss = loss_gpu_s(lab, board, policy, job, now_s) / stays.gpus[job]
+            if loss < best_loss and board.by_job.stamp[job] != board.counts.stamp[0]:
+                best, best_loss = job, loss
+    return best
+
+
+@kernel
+def _fit_or_clear(lab, board, policy, cluster, job, rule, fail_gpus, now_s):
+    """Start on free GPUs, else claim against the least loss. (outcome, smallest size that found no victims)."""
+    if find_place(lab, board, policy, cluster, job, now_s):
+        start_here(lab, board, policy, cluster, job, rule, now_s)
+        return STARTED, fail_gpus
+    if board.stays.gpus[job] >= fail_gpus:
+        return PASSED, fail_gpus
+    n, loss = find_to_clear(lab, board, policy, cluster, job, now_s)
+    if n < 0:
+        return PASSED, min(fail_gpus, board.stays.gpus[job])
+    if _is_patient(board, policy, cluster, job, loss, now_s):
+        drop_picks_of(lab, board, n)
+        return PASSED, fail_gpus
+    take_place(lab, board, policy, cluster, job, n, rule, now_s)
+    return STARTED, fail_gpus
+
+
+@kernel
+def drop_picks_of(lab, board, n):
+    """Leave the set under trial as it was: nobody is stopped."""
+    for k in range(n):
+        job = board.picked[k]
+        board.by_job.stamp[job] = 0
+        if board.stays.budgeted[job]:
+            row = board.stays.cluster[job] * len(lab.accounts) + board.stays.account[job]
+            board.by_account.taken[row] -= board.stays.gpus[job]
+
+
+@kernel
+def _owed_job(lab, board, policy, cluster, row, job, first_gang, fail_gpus, now_s):
+    """One waiting job of an account in turn: (PASSED, STARTED or BLOCKS, fail_gpus)."""
+    stays, rows = board.stays, board.standings
+    gpus = stays.gpus[job]
+    within = policy.order == WINDOW or rows.running[row] + gpus <= rows.target[row] + slack(
+        board, policy, cluster, row, gpus
+    )
+    saver = policy.order != WINDOW and must_save(board, policy, cluster, row, job)
+    if not within and not stays.saved[job] and has_saved(lab, board, policy, row, job):
+        stays.saved[job] = could_ever_fit(lab, board, cluster, job)
+    planned_for = gpus > board.scenes.plan_above[cluster] and first_gang
+    if planned_for:
+        _note_head(lab, board, cluster, row, job, now_s)
+    if not within_limits(lab, board, job, gpus):
+        if within and _make_own_way(lab, board, policy, cluster, job, now_s):
+            return STARTED, fail_gpus
+        board.purses.waiting_on_limit[stays.account[job]] = True
+        return PASSED, fail_gpus
+    if within or stays.saved[job]:
+        if spoils_own_promise(lab, board, policy, cluster, row, job, now_s):
+            return PASSED, fail_gpus
+        done, fail_gpus = _fit_or_clear(lab, board, policy, cluster, job, OWED, fail_gpus, now_s)
+        if done == STARTED:
+            return STARTED, fail_gpus
+    if stays.plan[job] != NONE:
+        return PASSED, fail_gpus
+    if (planned_for and rows.running[row] < rows.target[row]) or stays.saved[job]:
+        _try_plan(lab, board, policy, cluster, row, job, now_s)
+    if saver and not stays.saved[job] and could_ever_fit(lab, board, cluster, job):
+        return BLOCKS, fail_gpus
+    return PASSED, fail_gpus
+
+
+@kernel
+def pass_owed(lab, board, policy, cluster, leaves, now_s):
+    """Accounts in order; in each its own order, so deep, as long as it is below its target."""
+    queues, entries, rows = board.queues, board.entries, board.standings
+    for k in range(leaves):
+        row = board.walk[k]
+        if policy.order != WINDOW and rows.running[row] + 0.5 > rows.target[row]:
+            continue
+        fail_gpus = NO_LIMIT
+        for lane in range(QUICK, BUDGETED + 1):
+            entry = queues.head[row * LANES + lane]
+            looked, first_gang = 0, True
+            while entry != NONE and looked < policy.depth:
+                following = entries.next[entry]
+                job = entries.job[entry]
+                looked += 1
+                done, fail_gpus = _owed_job(
+                    lab, board, policy, cluster, row, job, first_gang, fail_gpus, now_s
+                )
+                if board.stays.gpus[job] > lab.clusters.node_gpus[cluster] and done != STARTED:
+                    first_gang = False
+                if done == BLOCKS:
+                    break
+                if done == STARTED and policy.order != WINDOW and rows.running[row] + 0.5 > rows.target[row]:
+                    break
+                entry = following
+            board.counts.looked[0] += looked
+
+
+@kernel
+def _quick_allowed(board, policy, cluster, row, gpus):
+    """An account's quick jobs run up to a bound of their own, or within its target."""
+    rows = board.standings
+    bound = policy.quick_bound_gpus
+    if bound < 0:
+        bound = board.scenes.bound_gpus[cluster]
+    if rows.quick[row] + gpus <= max(float(bound), rows.entitled_ugpu[row] / (10.0 * UGPU)):
+        return True
+    return rows.running[row] + gpus <= rows.target[row] + slack(board, policy, cluster, row, gpus)
+
+
+@kernel
+def pass_quick(lab, board, policy, cluster, leaves, now_s):
+    """The quick lane: short small jobs first; a quick job never evicts one, nor once evicted evicts anybody."""
+    queues, entries = board.queues, board.entries
+    for k in range(leaves):
+        row = board.walk[k]
+        entry = queues.head[row * LANES + QUICK]
+        looked, fail_gpus = 0, NO_LIMIT
+        while entry != NONE and looked < policy.depth:
+            following = entries.next[entry]
+            job = entries.job[entry]
+            gpus = board.stays.gpus[job]
+            looked += 1
+            if _quick_allowed(board, policy, cluster, row, gpus) and within_limits(lab, board, job, gpus):
+                if board.stays.evicted[job]:
+                    if find_place(lab, board, policy, cluster, job, now_s):
+                        start_here(lab, board, policy, cluster, job, BY_QUICK, now_s)
+                else:
+                    _, fail_gpus = _fit_or_clear(lab, board, policy, cluster, job, BY_QUICK, fail_gpus, now_s)
+            entry = following
+        board.counts.looked[0] += looked

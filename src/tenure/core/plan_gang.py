@@ -1,0 +1,270 @@
+"""S17: when can these N nodes be free together? A promise, made once and pinned.
+
+Every attempt has an instant after which it may be interrupted; for a node that is the latest of them. The
+promise is the first instant by which enough nodes, and enough of the account's own work, can be stopped.
+Until then a promised node takes only work that is gone, or can be stopped, by then.
+"""
+
+from __future__ import annotations
+
+from tenure.core.contract import loss_gpu_s
+from tenure.core.fit import node_size_for
+from tenure.core.kernel import kernel
+from tenure.core.lifecycle import notice, recount
+from tenure.core.order import WINDOW, slack
+from tenure.core.say import say
+from tenure.core.words import NEVER_S, NONE, Happened, NodeState, Phase
+
+UP, RUNNING = int(NodeState.UP), int(Phase.RUNNING)
+SAY_PLANNED, SAY_UNPLANNED = int(Happened.PLANNED), int(Happened.UNPLANNED)
+PLANS = 64  #: rows of plans a cluster
+
+
+@kernel
+def _stays_legal_to_take(lab, board, policy, cluster, job, victim):
+    """At its promise a gang may take unbudgeted work, smaller work of anybody, and work above its target."""
+    stays, rows = board.stays, board.standings
+    if not stays.budgeted[victim] or stays.gpus[victim] < stays.gpus[job]:
+        return True
+    base = cluster * len(lab.accounts)
+    owner = base + stays.account[victim]
+    if stays.account[victim] == stays.account[job]:
+        return False
+    if policy.order == WINDOW:
+        return rows.ratio[owner] > rows.ratio[base + stays.account[job]] + policy.window_margin_pm / 1000.0
+    left = rows.running[owner] - stays.gpus[victim]
+    return left >= rows.target[owner] - slack(board, policy, cluster, owner, stays.gpus[victim])
+
+
+@kernel
+def clear_from_s(lab, board, policy, cluster, job, node, now_s):
+    """The instant from which the whole node can be taken for the job; NEVER_S if that is not known."""
+    posts, stays = board.posts, board.stays
+    if posts.state[node] != UP or posts.pledged[node] > 0:
+        return NEVER_S
+    if posts.plan[node] != NONE and board.plans.job[posts.plan[node]] != job:
+        return NEVER_S
+    if lab.jobs.gpu_type[job] != NONE and lab.jobs.gpu_type[job] != lab.nodes.gpu_type[node]:
+        return NEVER_S
+    latest_s = now_s
+    for k in range(posts.n_jobs[node]):
+        other = board.on_node[node, k]
+        if stays.phase[other] != RUNNING:
+            latest_s = max(latest_s, stays.stop_s[other])
+            continue
+        if not _stays_legal_to_take(lab, board, policy, cluster, job, other):
+            return NEVER_S
+        if stays.budgeted[other]:
+            latest_s = max(latest_s, stays.protected_until_s[other])
+    return latest_s
+
+
+@kernel
+def _own_clear_s(lab, board, policy, cluster, job, room, now_s):
+    """When enough of the account's own work is past its protection that the gang stays within its target.
+
+    `room` is the most its own other work may hold then, GPUs. Walks its attempts through the nodes.
+    """
+    stays = board.stays
+    account = stays.account[job]
+    limit_s = now_s
+    first = lab.clusters.first_node[cluster]
+    while True:
+        held, next_s = 0, NEVER_S
+        for node in range(first, first + lab.clusters.n_nodes[cluster]):
+            for k in range(board.posts.n_jobs[node]):
+                other = board.on_node[node, k]
+                if stays.account[other] != account or not stays.budgeted[other] or stays.node[other] != node:
+                    continue
+                if stays.phase[other] == RUNNING and stays.protected_until_s[other] > limit_s:
+                    held += stays.gpus[other]
+                    next_s = min(next_s, stays.protected_until_s[other])
+        if held <= room or next_s == NEVER_S:
+            return limit_s
+        limit_s = next_s
+
+
+@kernel
+def _rank_by_clear(lab, board, policy, cluster, job, size, now_s):
+    """Candidates with their instants in `by_node.clear_s`, earliest first in `order`; gives how many."""
+    n = 0
+    first = lab.clusters.first_node[cluster]
+    for node in range(first, first + lab.clusters.n_nodes[cluster]):
+        if lab.nodes.gpus[node] != size or board.posts.pool[node]:
+            continue
+        clear_s = clear_from_s(lab, board, policy, cluster, job, node, now_s)
+        if clear_s == NEVER_S:
+            continue
+        board.by_node.clear_s[node] = clear_s
+        k = n
+        while k > 0 and board.by_node.clear_s[board.order[k - 1]] > clear_s:
+            board.order[k] = board.order[k - 1]
+            k -= 1
+        board.order[k] = node
+        n += 1
+    return n
+
+
+@kernel
+def _add_pool(lab, board, policy, cluster, job, size, n, now_s):
+    """Candidates of the pool too, for a gang that fits nowhere without it."""
+    first = board.scenes.pool_first[cluster]
+    for node in range(first, first + board.scenes.pool_nodes[cluster]):
+        if lab.nodes.gpus[node] == size and clear_from_s(lab, board, policy, cluster, job, node, now_s) != NEVER_S:
+            board.by_node.clear_s[node] = clear_from_s(lab, board, policy, cluster, job, node, now_s)
+            board.order[n] = node
+            n += 1
+    return n
+
+
+@kernel
+def _loss_of_clearing(lab, board, policy, node, at_s):
+    """What stopping all on the node at that instant would lose; a gang counts by this node's part."""
+    total = 0.0
+    for k in range(board.posts.n_jobs[node]):
+        job = board.on_node[node, k]
+        if board.stays.phase[job] == RUNNING:
+            total += loss_gpu_s(lab, board, policy, job, at_s) / board.stays.n_nodes[job]
+    return total
+
+
+@kernel
+def _choose_cheapest(lab, board, policy, n, need, at_s, same_rack):
+    """Of the candidates clear by then: one rack if one has enough (the cheapest such), else the cheapest nodes.
+
+    Writes `chosen[:need]`; False if a rack was asked for and none has enough.
+    """
+    count = 0
+    for k in range(n):
+        node = board.order[k]
+        if board.by_node.clear_s[node] <= at_s:
+            cost = _loss_of_clearing(lab, board, policy, node, at_s)
+            board.by_node.cost[node] = cost
+            m = count
+            while m > 0 and board.by_node.cost[board.order[m - 1]] > cost:
+                board.order[m] = board.order[m - 1]
+                m -= 1
+            board.order[m] = node
+            count += 1
+    for k in range(count):
+        board.racks[lab.nodes.rack[board.order[k]]] = 0
+    rack = NONE
+    for k in range(count):
+        here = lab.nodes.rack[board.order[k]]
+        board.racks[here] += 1
+        if board.racks[here] == need:
+            rack = here
+            break
+    if rack == NONE and (same_rack or count < need):
+        return False
+    chosen = 0
+    for k in range(count):
+        if chosen < need and (rack == NONE or lab.nodes.rack[board.order[k]] == rack):
+            board.chosen[chosen] = board.order[k]
+            chosen += 1
+    return chosen == need
+
+
+@kernel
+def _earliest_in_one_rack(lab, board, n, need):
+    """The instant by which some rack has enough candidates of `order[:n]` (earliest first); NEVER_S if none."""
+    for k in range(n):
+        board.racks[lab.nodes.rack[board.order[k]]] = 0
+    for k in range(n):
+        rack = lab.nodes.rack[board.order[k]]
+        board.racks[rack] += 1
+        if board.racks[rack] == need:
+            return board.by_node.clear_s[board.order[k]]
+    return NEVER_S
+
+
+@kernel
+def earliest_promise_s(lab, board, policy, cluster, job, own_room, now_s):
+    """The promise that could be made now: (instant, nodes needed, candidates in `order`); NEVER_S = none."""
+    size = node_size_for(lab, cluster, board.stays.gpus[job])
+    if size == NONE:
+        return NEVER_S, 0, 0
+    if size == 0:
+        size = lab.clusters.node_gpus[cluster]
+    need = max(1, board.stays.gpus[job] // size)
+    n = _rank_by_clear(lab, board, policy, cluster, job, size, now_s)
+    if n < need:
+        n = _add_pool(lab, board, policy, cluster, job, size, n, now_s)
+    if n < need:
+        return NEVER_S, need, n
+    at_s = board.by_node.clear_s[board.order[need - 1]]
+    if lab.jobs.same_rack[job]:
+        at_s = _earliest_in_one_rack(lab, board, n, need)
+        if at_s == NEVER_S:
+            return NEVER_S, need, n
+    if own_room >= 0:
+        at_s = max(at_s, _own_clear_s(lab, board, policy, cluster, job, own_room, now_s))
+    return at_s, need, n
+
+
+@kernel
+def _free_plan_row(board, cluster):
+    for row in range(cluster * PLANS, cluster * PLANS + PLANS):
+        if not board.plans.open[row]:
+            return row
+    return NONE
+
+
+@kernel
+def plan(lab, board, policy, cluster, job, own_room, rule, now_s):
+    """Make and pin a promise for the job if one can be made; notices go to what runs there. True if made.
+
+    `own_room`: GPUs the account's other work may hold at that instant; negative = do not wait for it.
+    """
+    at_s, need, n = earliest_promise_s(lab, board, policy, cluster, job, own_room, now_s)
+    row = _free_plan_row(board, cluster)
+    if at_s == NEVER_S or row == NONE:
+        return False
+    if not _choose_cheapest(lab, board, policy, n, need, at_s, lab.jobs.same_rack[job]):
+        return False
+    plans, posts = board.plans, board.posts
+    plans.job[row], plans.at_s[row], plans.cluster[row], plans.open[row] = job, at_s, cluster, True
+    plans.n_nodes[row], plans.rule[row] = need, rule
+    base = cluster * len(lab.accounts)
+    plans.target[row] = board.standings.target[base + board.stays.account[job]]
+    last = NONE
+    for k in range(need):
+        node = board.chosen[k]
+        posts.plan[node], posts.plan_s[node], posts.next_of_plan[node] = row, at_s, NONE
+        if last == NONE:
+            plans.first_node[row] = node
+        else:
+            posts.next_of_plan[last] = node
+        last = node
+        recount(board, lab, node)
+    board.stays.plan[job] = row
+    board.standings.plan[base + board.stays.account[job]] = row
+    board.scenes.n_plans[cluster] += 1
+    out = say(board, SAY_PLANNED, job, now_s)
+    board.out.x[out] = at_s
+    for k in range(need):
+        node = board.chosen[k]
+        for m in range(posts.n_jobs[node]):
+            other = board.on_node[node, m]
+            if board.stays.phase[other] == RUNNING and board.stays.budgeted[other]:
+                notice(board, other, job, at_s, now_s)
+    return True
+
+
+@kernel
+def unplan(lab, board, row, said, now_s):
+    """The promise is kept or falls: its nodes are ordinary again. `said`: tell it (it was not kept)."""
+    plans, posts = board.plans, board.posts
+    node = plans.first_node[row]
+    for _ in range(plans.n_nodes[row]):
+        following = posts.next_of_plan[node]
+        posts.plan[node], posts.plan_s[node], posts.next_of_plan[node] = NONE, NEVER_S, NONE
+        recount(board, lab, node)
+        node = following
+    job = plans.job[row]
+    board.stays.plan[job] = NONE
+    board.standings.plan[plans.cluster[row] * len(lab.accounts) + board.stays.account[job]] = NONE
+    plans.open[row], plans.job[row] = False, NONE
+    board.scenes.n_plans[plans.cluster[row]] -= 1
+    if said:
+        say(board, SAY_UNPLANNED, job, now_s)

@@ -1,0 +1,229 @@
+"""Play a world under a policy: the board kept up to date, the clockwork run, the story collected.
+
+`play` takes no chance: the same world and policy give the same story, bit for bit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tenure.core.board import EVENT, PLACEMENT, Board, Lab, as_kernels_want, new_board
+from tenure.core.decide import open_entry
+from tenure.core.policy import Policy
+from tenure.core.tables import columns, empty
+from tenure.core.words import NEVER_S, NONE
+from tenure.simulator.clockwork import ALARM, CLOCK, DONE, LOOP, MAKE_ROOM, RULES, WORK, run_entry
+from tenure.simulator.world import Names, World
+from tenure.story.columns import STORY_JOB, Story, StoryNode
+
+TURNS_A_CALL = 20_000  #: turns between two looks at the progress bar
+
+
+class Playing(NamedTuple):
+    """What the clockwork knows besides lab and board: the hidden side of the world, and the clock."""
+
+    hidden: Any
+    streams: Any
+    happenings: Any
+    arrivals: NDArray[np.int64]
+    loops: Any
+    work: Any
+    alarms: Any
+    clock: Any
+
+
+@dataclass
+class Played:
+    story: Story
+    turns: int
+    wall_s: float  #: seconds the clockwork took, compiling not counted when it was compiled before
+    jobs_seen: int  #: jobs that ended
+    looked: int  #: waiting jobs looked at, a measure of work
+    searched: int  #: attempts weighed as victims
+
+
+@dataclass
+class Stage:
+    """A play under way: arrays, not views."""
+
+    lab: Lab
+    board: Board
+    playing: Playing
+    policy: Policy
+    rule: int
+    chunks: list[NDArray[Any]] = field(default_factory=list)
+    placements: list[NDArray[Any]] = field(default_factory=list)
+    n_placed: int = 0
+
+
+def lab_of(world: World) -> Lab:
+    """The read-only side of a world, as the core wants it."""
+    most = int(world.nodes["gpus"].max(initial=1))
+    sizes = np.zeros((len(world.clusters), most + 1), np.int64)
+    np.add.at(sizes, (world.nodes["cluster"], world.nodes["gpus"]), 1)
+    tables = [world.jobs, world.accounts, world.nodes, world.clusters, sizes]
+    for number, table in enumerate(tables):
+        tables[number] = table = table.view()
+        table.flags.writeable = False
+    return Lab(*tables)
+
+
+def set_stage(world: World, policy: Policy, rule: str, until_s: int) -> Stage:
+    """Everything at second 0, nothing submitted yet."""
+    lab = lab_of(world)
+    board = new_board(lab, world.shares)
+    board.counts["by_arrival"] = rule in ("fifo", "fifo-backfill")
+    board.counts["one_list"] = rule != "budget"
+    if rule != "budget":
+        policy = policy._replace(pool_nodes=0, lengthen_weight=0, back_off_s=0)
+    open_arrivals = np.flatnonzero(world.hidden["stream"] == NONE).astype(np.int64)
+    order = np.argsort(world.hidden["arrive_s"][open_arrivals], kind="stable")
+    loops = empty(len(world.streams), LOOP, dirty=True)
+    loops["target"] = world.streams["target"]
+    clock = empty(1, CLOCK, until_s=until_s, dirty_loops=len(loops), pending=len(loops) > 0)
+    playing = Playing(
+        hidden=world.hidden,
+        streams=world.streams,
+        happenings=world.happenings,
+        arrivals=open_arrivals[order],
+        loops=loops,
+        work=empty(len(world.jobs), WORK),
+        alarms=empty(1 << 14, ALARM),
+        clock=clock,
+    )
+    stage = Stage(lab, board, playing, policy, RULES[rule])
+    open_entry(as_kernels_want(lab), as_kernels_want(board), policy, 0)
+    return stage
+
+
+def play(
+    world: World,
+    names: Names,
+    policy: Policy,
+    *,
+    rule: str = "budget",
+    seed: int = 0,
+    warmup_s: int = 0,
+    until_s: int = NEVER_S,
+    log_waits: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Played:
+    """Play the world to `until_s`, or until nothing is left to happen.
+
+    `rule`: budget, fifo, fifo-backfill or priority. `seed` is only noted in the story. `progress` is called
+    now and then with the second reached.
+    """
+    stage = set_stage(world, policy, rule, until_s)
+    began = time.perf_counter()
+    advance(stage, progress, one_turn_each=log_waits)
+    wall_s = time.perf_counter() - began
+    _fetch(stage)
+    counts, clock = stage.board.counts[0], stage.playing.clock[0]
+    story = _story(stage, world, names, seed=seed, warmup_s=warmup_s, until_s=until_s)
+    return Played(
+        story=story,
+        turns=int(counts["turns"]),
+        wall_s=wall_s,
+        jobs_seen=int(clock["n_ended"]),
+        looked=int(counts["looked"]),
+        searched=int(counts["searched"]),
+    )
+
+
+def advance(stage: Stage, progress: Callable[[int], None] | None = None, *, one_turn_each: bool = False) -> None:
+    """Run the clockwork to its `until_s`, making room and fetching what was said whenever it asks."""
+    lab = as_kernels_want(stage.lab)
+    while True:
+        board, playing = as_kernels_want(stage.board), _as_kernels_want(stage.playing)
+        turns = 1 if one_turn_each else TURNS_A_CALL
+        why = run_entry(lab, board, stage.policy, playing, stage.rule, turns)
+        if progress is not None:
+            progress(int(stage.playing.clock["now_s"][0]))
+        if why == DONE:
+            return
+        if why == MAKE_ROOM:
+            _fetch(stage)
+            _grow(stage)
+
+
+def _as_kernels_want(playing: Playing) -> Playing:
+    return Playing(*[columns(table) for table in playing])
+
+
+def _fetch(stage: Stage) -> None:
+    """Take what was said off the board."""
+    counts = stage.board.counts
+    n_out, n_placed = int(counts["n_out"][0]), int(counts["n_placed"][0])
+    chunk = stage.board.out[:n_out].copy()
+    placed = np.isin(chunk["n_nodes"], 0, invert=True)
+    chunk["nodes_at"][placed] += stage.n_placed
+    stage.chunks.append(chunk)
+    stage.placements.append(stage.board.placed[:n_placed].copy())
+    stage.n_placed += n_placed
+    counts["n_out"] = counts["n_placed"] = 0
+    stage.playing.clock["n_seen"] = 0
+
+
+def _grow(stage: Stage) -> None:
+    """Double whatever is more than half full."""
+    board, playing = stage.board, stage.playing
+    used = int(board.counts["log_head"][0] - board.counts["log_tail"][0])
+    if used > len(board.log) // 2:
+        tail = int(board.counts["log_tail"][0])
+        rows = np.arange(tail, tail + used)
+        log = empty(2 * len(board.log), board.log.dtype)
+        log[rows % len(log)] = board.log[rows % len(board.log)]
+        stage.board = board._replace(log=log)
+    n_alarms = int(playing.clock["n_alarms"][0])
+    if n_alarms > len(playing.alarms) // 2:
+        alarms = empty(2 * len(playing.alarms), ALARM)
+        alarms[:n_alarms] = playing.alarms[:n_alarms]
+        stage.playing = playing._replace(alarms=alarms)
+
+
+def _story(stage: Stage, world: World, names: Names, *, seed: int, warmup_s: int, until_s: int) -> Story:
+    """The columns of what happened. Jobs that never came are left out of nothing: their submit_s says so."""
+    stays = stage.board.stays
+    jobs = empty(len(world.jobs), STORY_JOB)
+    for name in ("min_runtime_s", "clusters", "account", "gpus", "kind", "resumable"):
+        jobs[name] = world.jobs[name]
+    submitted = stays["phase"] != 0
+    jobs["submit_s"] = np.where(submitted, stays["submit_s"], NEVER_S)
+    events = np.concatenate(stage.chunks) if stage.chunks else empty(0, EVENT)
+    placements = np.concatenate(stage.placements) if stage.placements else empty(0, PLACEMENT)
+    stage.chunks.clear()
+    stage.placements.clear()
+    gpu_types = names.gpu_types
+    nodes = [
+        StoryNode(
+            name=names.nodes[row],
+            cluster=int(world.nodes["cluster"][row]),
+            gpus=int(world.nodes["gpus"][row]),
+            rack=int(world.nodes["rack"][row]),
+            gpu=gpu_types[kind] if (kind := int(world.nodes["gpu_type"][row])) != NONE else None,
+        )
+        for row in range(len(world.nodes))
+    ]
+    return Story(
+        lab=names.lab,
+        policy=dict(stage.policy._asdict()),
+        seed=seed,
+        warmup_s=warmup_s,
+        until_s=until_s,
+        clusters=list(names.clusters),
+        nodes=nodes,
+        accounts=list(names.accounts),
+        job_ids=names.jobs,
+        jobs=jobs,
+        events=events,
+        placements=placements,
+        notes=list(names.notes),
+        start=names.start,
+        prices=names.prices,
+    )
