@@ -24,6 +24,7 @@ from tenure.audit.measures import measure
 from tenure.core.words import End, Happened
 from tenure.report.comparison import write_comparison
 from tenure.report.page import write_report
+from test_report_page import HOSTILE, hostile
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(
@@ -233,6 +234,20 @@ def test_the_page_opens_without_error_or_request(
     assert len(np.unique(shown.reshape(-1, 4), axis=0)) > 10, "the picture is blank"
     paper = browser.run("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, paper[4:-1].split(","))) < 200) == dark
+
+
+def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path) -> None:
+    story = hostile(random_story(11, turns=160))
+    write_report(story, measure(story).to_dict(), tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    ready(browser)
+    assert browser.complaints() == []
+    assert browser.requests() == []
+    assert browser.run("document.images.length") == 0
+    browser.run("document.querySelector('canvas.main').focus()")
+    browser.key("n")
+    assert HOSTILE in browser.run("document.querySelector('.spoken').textContent")
+    assert browser.complaints() == []
 
 
 def test_keys_move_the_picture_and_home_brings_it_back(browser: Browser, page: Path) -> None:

@@ -140,6 +140,16 @@ def test_the_ledger_has_every_preemption_and_says_what_it_leaves_out(tmp_path: P
     assert f"the {MOST_STOPS} with the largest loss" in text
 
 
+def test_what_the_trace_held_is_told_row_by_row(tmp_path: Path) -> None:
+    dropped = {"no GPUs": {"count": 25, "first_line": 7}}
+    report = {"file": "jobs.csv.gz", "format": "csv", "read": 1000, "kept": 975, "dropped": dropped}
+    text = page_of(random_story(2), tmp_path, import_report=report)
+    assert "<dd>jobs.csv.gz</dd>" in text
+    row = text[text.index("no GPUs") : text.index("</tr>", text.index("no GPUs"))]
+    assert re.findall(r">([^<]+)</td>", row) == ["25", "2.50 %", "7"]
+    assert "What the trace held" not in page_of(random_story(2), tmp_path)
+
+
 def test_prices_bring_costs(tmp_path: Path) -> None:
     assert "At the lab" not in page_of(random_story(3), tmp_path)
     tell = Teller({"a": 1.0}, until_s=10 * HOUR_S)
@@ -154,7 +164,8 @@ def test_prices_bring_costs(tmp_path: Path) -> None:
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     story = hostile(random_story(3))
-    report = {"rows_read": 5, HOSTILE: {HOSTILE: 3}, "notes": [HOSTILE]}
+    found = {HOSTILE: {"count": 3, "first_line": 2}, "short": 1}
+    report = {"file": HOSTILE, "read": 5, "kept": 1, HOSTILE: found, "notes": [HOSTILE]}
     seen = Tags(page_of(story, tmp_path, import_report=report, title=HOSTILE, scenario=HOSTILE))
     own = [(attrs, text) for attrs, text in seen.scripts if attrs.get("type") != "application/json"]
     assert len(own) == 2, "a name has become a script"

@@ -12,6 +12,7 @@ from tenure.report.bars import Bars, stacked
 from tenure.report.colours import account_colours
 from tenure.report.figures import MOST_FRAMES, account_frames, occupancy_frame, step_text, wait_frames
 from tenure.report.frames import number, parse_start, percent, seconds
+from tenure.report.imported import imported_facts, imported_sheet
 from tenure.report.misuse import signal_sheet
 from tenure.report.picture import Picture
 from tenure.report.preemptions import ledger_of
@@ -54,7 +55,8 @@ def all_sections(
         "ledger_rules": rules,
         "rule_column": [column.name for column in ledger.columns].index("rule"),
         "signals": signal_sheet(found.signals),
-        "imported": imported_sheets(import_report),
+        "imported": imported_sheet(import_report),
+        "imported_facts": imported_facts(import_report),
         "knobs": knob_sheet(story),
     }
 
@@ -120,25 +122,6 @@ def shortfall_bars(shortfall: Mapping[str, Any]) -> Bars | None:
 def reason_bars(story: Story, span: Span) -> Bars | None:
     parts = waited_by_reason(story, span)
     return stacked(parts, "GPU-hours waited, by account and reason") if parts else None
-
-
-def imported_sheets(report: Mapping[str, Any] | None) -> list[Sheet]:
-    """The import report as tables: its plain figures in one, each mapping or list in one of its own."""
-    if not report:
-        return []
-    plain = {key: value for key, value in report.items() if not isinstance(value, Mapping | list | tuple)}
-    sheets = [
-        plain_sheet("import-0", "Trace", ["what", "value"], [(said_of(k), str(v)) for k, v in plain.items()])
-    ]
-    for i, (key, value) in enumerate(report.items(), start=1):
-        if isinstance(value, Mapping) and value:
-            rows = [(said_of(str(k)), v if isinstance(v, int | float) else str(v)) for k, v in value.items()]
-            sheets.append(plain_sheet(f"import-{i}", said_of(key), [said_of(key), "value"], rows))
-        elif isinstance(value, list | tuple) and value:
-            sheets.append(
-                plain_sheet(f"import-{i}", said_of(key), [said_of(key)], [(str(v),) for v in value])
-            )
-    return [sheet for sheet in sheets if sheet.rows]
 
 
 def knob_sheet(story: Story) -> Sheet:
