@@ -179,6 +179,21 @@ def test_wrong_columns_say_what_is_there_and_what_is_needed(tmp_path, columns, s
         read(tmp_path, "id,at,took,n\na,0,60,1\n", columns=columns)
 
 
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_tabs_and_semicolons_part_cells_too(tmp_path, mark):
+    text = "\n\nid,at,took,n\na,0,60,1\n,,,\nb,1,60,0\n".replace(",", mark)
+    trace = read(tmp_path, text, columns=MAP)
+    assert trace.ids == ["a"]
+    assert counts(trace, "dropped") == {"no GPUs": (1, 6)}
+
+
+def test_times_in_another_spelling_are_told_apart_from_an_empty_trace(tmp_path):
+    with pytest.raises(
+        BadInput, match=r"columns\.submit: found 'March 1st'; allowed: seconds as a number, or"
+    ):
+        read(tmp_path, "id,at,took,n\na,March 1st,60,1\n", columns=MAP)
+
+
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

@@ -1,6 +1,7 @@
 """Each format of other clusters, with the oddities of its real files, on a few rows written out here."""
 
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tenure.settings.errors import BadInput
 from tenure.simulator.traces import Trace, read_trace
 from tenure.simulator.traces.convert import write_parquet
 from tenure.simulator.traces.sample import WRITERS, draw, write_sample
+from tenure.simulator.traces.source import open_text
 
 
 def read(tmp_path: Path, format: str, text: str, **options) -> Trace:
@@ -223,6 +225,30 @@ def test_pai_headers_may_be_there(tmp_path):
     header = "job_name,inst_id,user,status,start_time,end_time\n"
     trace = read_trace(pai(tmp_path, header + PAI_JOBS, PAI_TASKS, PAI_INSTANCES), "pai")
     assert (len(trace), trace.report.read) == (4, 7)
+
+
+def test_original_archives_are_read_as_they_come(tmp_path):
+    folder = pai(tmp_path, PAI_JOBS, PAI_TASKS, PAI_INSTANCES)
+    plain = read_trace(folder, "pai")
+    for file in sorted(folder.iterdir()):
+        with tarfile.open(folder / f"{file.stem}.tar.gz", "w:gz") as archive:
+            archive.add(file, f"./{file.name}")
+        file.unlink()
+    packed = read_trace(folder, "pai")
+    assert packed.ids == plain.ids
+    assert (packed.rows == plain.rows).all()
+
+
+def test_philly_is_found_in_its_archive(tmp_path):
+    log = write_sample(tmp_path, "philly", jobs=20)
+    (tmp_path / "cluster_gpu_util").write_text("time,machineId\n")
+    with tarfile.open(tmp_path / "trace-data.tar.gz", "w:gz") as archive:
+        for name in ("cluster_gpu_util", "cluster_job_log"):
+            archive.add(tmp_path / name, f"trace-data/{name}")
+    assert read_trace(tmp_path / "trace-data.tar.gz", "philly").ids == read_trace(log, "philly").ids
+    with pytest.raises(BadInput, match="no file named like 'pai_job_table' in the archive"):
+        with open_text(tmp_path / "trace-data.tar.gz", "pai_job_table"):
+            pass
 
 
 def test_pai_tells_which_table_lacks(tmp_path):

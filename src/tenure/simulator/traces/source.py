@@ -51,13 +51,28 @@ def _unpack(plain: io.BufferedReader, mark: bytes) -> io.BufferedReader:
     return plain
 
 
+class _OneWay(io.RawIOBase):
+    """A file of a streamed archive, for readers that would ask whether they may seek."""
+
+    def __init__(self, content: IO[bytes]) -> None:
+        self._content = content
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._content.read(len(buffer))
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
 def _member(packed: io.BufferedReader, name: str) -> io.BufferedReader:
     archive = tarfile.open(fileobj=packed, mode="r|")
     for entry in archive:
         if entry.isreg() and name in entry.name and not Path(entry.name).name.startswith("."):
             content = archive.extractfile(entry)
             if content is not None:
-                return cast(io.BufferedReader, content)
+                return io.BufferedReader(_OneWay(content), 1 << 18)
     raise OSError(f"no file named like {name or 'anything'!r} in the archive")
 
 
