@@ -20,6 +20,7 @@ from tenure.audit.span import Span, span_of
 from tenure.core.words import NEVER_S, End, Happened, Reason, Rule
 from tenure.report.page import write_report
 from tenure.report.preemptions import MOST_STOPS
+from tenure.report.sections import knob_text
 from tenure.report.waiting import waited_by_reason
 from tenure.story.columns import Story
 
@@ -148,6 +149,20 @@ def test_what_the_trace_held_is_told_row_by_row(tmp_path: Path) -> None:
     row = text[text.index("no GPUs") : text.index("</tr>", text.index("no GPUs"))]
     assert re.findall(r">([^<]+)</td>", row) == ["25", "2.50 %", "7"]
     assert "What the trace held" not in page_of(random_story(2), tmp_path)
+
+
+def test_knobs_are_told_as_people_write_them() -> None:
+    knobs = {
+        "lookback_s": 604800,
+        "half_life_s": NEVER_S,
+        "repay_bound_pm": 250,
+        "pool_nodes": -1,
+        "order": 1,
+    }
+    told = [knob_text(key, value) for key, value in knobs.items()]
+    assert told == ["7 d", "off", "25.0 %", "follows the size of the cluster", "window"]
+    assert knob_text("lookback_given", True) == "True"
+    assert knob_text("max_plans", 8) == "8"
 
 
 def test_prices_bring_costs(tmp_path: Path) -> None:

@@ -154,12 +154,12 @@ def _lanes(story: Story, attempts: Table, lane0: NDArray[np.int64]) -> Table:
     nodes_at, n_nodes = attempts["nodes_at"].tolist(), attempts["n_nodes"].tolist()
     ends = np.argsort(attempts["end_s"], kind="stable").tolist()
     end_s, start_s = attempts["end_s"].tolist(), attempts["start_s"].tolist()
-    held: list[list[tuple[int, int]]] = [[] for _ in range(len(attempts))]
+    held: dict[int, list[tuple[int, int]]] = {}
     bars: list[tuple[int, int, int]] = []
     next_end = 0
     for row, start in enumerate(start_s):
         while next_end < len(ends) and end_s[ends[next_end]] <= start:
-            for node, mask in held[ends[next_end]]:
+            for node, mask in held.pop(ends[next_end], ()):
                 free[node] |= mask
             next_end += 1
         for place in range(nodes_at[row], nodes_at[row] + n_nodes[row]):
@@ -171,7 +171,7 @@ def _lanes(story: Story, attempts: Table, lane0: NDArray[np.int64]) -> Table:
                 mask |= ((1 << count) - 1) << lane
                 bars.append((row, first[node] + lane, count))
             if end_s[row] > start:  # an attempt of no length is gone before it could free its lanes
-                held[row].append((node, mask))
+                held.setdefault(row, []).append((node, mask))
             else:
                 free[node] |= mask
     return np.array(bars, BAR) if bars else np.zeros(0, BAR)

@@ -7,6 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from tenure.audit.span import Span
+from tenure.core.policy import Order
+from tenure.core.words import NEVER_S
 from tenure.report import told
 from tenure.report.bars import Bars, stacked
 from tenure.report.colours import account_colours
@@ -125,8 +127,24 @@ def reason_bars(story: Story, span: Span) -> Bars | None:
 
 
 def knob_sheet(story: Story) -> Sheet:
-    rows = [(key, str(value)) for key, value in story.policy.items()]
-    return plain_sheet("knobs", "Policy in force", ["knob", "value"], rows)
+    """Every knob as people write it, and as the record holds it."""
+    rows = [(key, knob_text(key, value), str(value)) for key, value in sorted(story.policy.items())]
+    return plain_sheet("knobs", "Policy in force", ["knob", "value", "as recorded"], rows)
+
+
+def knob_text(key: str, value: Any) -> str:
+    """Seconds as a duration, parts per thousand as percent, −1 as what it stands for."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return str(value)
+    if value >= NEVER_S:
+        return "off"
+    if value == -1:
+        return "follows the size of the cluster"
+    if key == "order":
+        return {Order.TARGETS: "targets", Order.WINDOW: "window"}.get(value, str(value))
+    if key.endswith("_s"):
+        return seconds(value)
+    return percent(value / 1000) if key.endswith("_pm") else str(value)
 
 
 def facts(story: Story, measures: Mapping[str, Any], version: str) -> list[tuple[str, str]]:
@@ -134,6 +152,7 @@ def facts(story: Story, measures: Mapping[str, Any], version: str) -> list[tuple
     jobs, speed = measures.get("jobs", {}), measures.get("speed") or {}
     found = [
         ("lab", story.lab),
+        ("policy", str(story.policy.get("name", "budget"))),
         ("seed", str(story.seed)),
         ("version", f"tenure {version}"),
         (
