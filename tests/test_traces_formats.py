@@ -266,6 +266,8 @@ def test_swf(tmp_path):
         "4 7.5 0 0 4 -1 -1 4 3600 -1 5 -1 4 -1 2 -1 -1 -1",
         "5 8 0 9 0 -1 -1 -1 3600 -1 1 7 4 -1 2 -1 -1 -1",
         "6 9 0 9 0",
+        "1 0 10 60 4 -1 -1 8 3600 -1 2 7 3 -1 2 -1 -1 -1",
+        "1 0 10 40 4 -1 -1 8 3600 -1 3 7 3 -1 2 -1 -1 -1",
     ]  # fmt: skip
     text = "\r\n".join(lines)
     trace = read(tmp_path, "swf", text)
@@ -283,6 +285,7 @@ def test_swf(tmp_path):
         "no runtime: it never ran, or had not ended": (1, 7),
         "no GPUs": (1, 9),
         "not 18 numbers in a line": (1, 10),
+        "a part of a job that another line tells whole": (2, 11),
     }
     assert counts(trace, "guessed") == {
         "no allocated processors, taken as requested": (1, 6),

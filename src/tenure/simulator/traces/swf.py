@@ -22,7 +22,8 @@ from tenure.simulator.traces.trace import Trace
 WIDTH = 18
 JOB, SUBMIT, WAIT, RUNTIME, ALLOCATED, REQUESTED, LIMIT, STATUS = 0, 1, 2, 3, 4, 7, 8, 10
 TENANT = {"user": 11, "group": 12, "executable": 13, "queue": 14, "partition": 15}
-STATUSES = {0: End.FAILED, 1: End.FINISHED, 5: End.CANCELLED}  # 2, 3, 4: parts of a job, see `_whole`
+STATUSES = {0: End.FAILED, 1: End.FINISHED, 5: End.CANCELLED}
+PARTS = (2, 3, 4)  #: of a job that was checkpointed or swapped out; a line of status 0 or 1 tells the whole
 BLOCK_ROWS = 20_000
 
 
@@ -99,4 +100,5 @@ def _block(rows: list[list[str]], lines: list[int], tenant: str) -> Block:
         max_runtime=_stated(columns[LIMIT]),
         end=end,
         guesses={"no allocated processors, taken as requested": lacking},
+        refused={"a part of a job that another line tells whole": np.isin(status, PARTS)},
     )
