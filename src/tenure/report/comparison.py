@@ -27,6 +27,7 @@ CLASSES = ("all", "debug", "gang", "session", "unbudgeted", "budgeted")
 class Dot:
     at: float  #: percent of the strip
     about: str
+    down: float = 0.0  #: pixels below the line, so that equal values do not hide each other
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,11 @@ def write_comparison(runs: Sequence[Run], file: Path, *, title: str | None = Non
         ("runs-h", "All runs", True),
     ]
     policies = list(dict.fromkeys(variant.policy for variant in variants))
-    listed = [f"policy {', '.join(policies)}", f"seeds {', '.join(map(str, seeds))}", f"{len(runs)} runs"]
+    listed = [
+        f"policy {', '.join(policies)}",
+        f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}",
+        f"{len(runs)} runs",
+    ]
     if swept:
         listed.insert(
             1,
@@ -262,13 +267,16 @@ def account_strips(variants: Sequence[Variant]) -> Strips:
     known = {path: row for path, row in ratios.items() if any(value is not None for value in row)}
     low = min((value for row in known.values() for value in row if value is not None), default=0.0)
     low = float(np.floor(low * 10) / 10) if low < 1 else 0.9
+    shift, middle = min(5.0, 12 / len(variants)), (len(variants) - 1) / 2
     rows = []
     for path in sorted(known, key=lambda p: min(v for v in known[p] if v is not None))[:MOST_ACCOUNTS]:
         dots, at = [], []
         for place, value in enumerate(known[path]):
             if value is not None:
                 at.append(2 + 96 * (value - low) / (1 - low))
-                dots.append(Dot(at[-1], f"{variants[place].name}: {percent(value)}"))
+                dots.append(
+                    Dot(at[-1], f"{variants[place].name}: {percent(value)}", shift * (place - middle))
+                )
         text = " → ".join(percent(value) for value in known[path]) if len(variants) == 2 else ""
         rows.append(Strip(path, "", text, dots, min(at), max(at) - min(at)))
     return Strips("Delivered ÷ owed by account", "", percent(low, 0), "100 %", rows)
