@@ -227,6 +227,23 @@ def test_waits_count_from_submission_and_again_from_each_requeue() -> None:
     assert told.preemptions["per_day"] == 24 / 20
 
 
+def test_gangs_wait_from_the_head_of_their_account() -> None:
+    teller = Teller({"a": 1.0}, nodes=[8] * 16, until_s=4 * HOUR_S)
+    for job, gpus in (("small", 16), ("large", 32), ("stuck", 128), ("leaves", 16)):
+        teller.submit(0, job, "a", gpus)
+        teller.head(600, job)
+    teller.start(700, "small", {f"jupiter-000{n}": 8 for n in range(2)})
+    teller.stop(800, "small", End.PREEMPTED)
+    teller.requeue(800, "small")
+    teller.start(9000, "small", {f"jupiter-000{n}": 8 for n in range(2)})
+    teller.start(900, "large", {f"jupiter-000{n}": 8 for n in range(4, 8)})
+    teller.cancel(5000, "leaves")
+    told = measure(teller.story()).head_wait_s
+    assert (told["all"]["n"], told["large"]["n"]) == (3, 2)
+    assert (told["all"]["p50"], told["large"]["p50"]) == (300, 300)
+    assert told["large"]["max"] == 4 * HOUR_S - 600
+
+
 def test_what_happened_in_the_warmup_is_not_measured() -> None:
     teller = Teller({"a": 1.0}, nodes=[8], warmup_s=HOUR_S + 1800, until_s=3 * HOUR_S)
     teller.submit(0, "early", "a", 8)

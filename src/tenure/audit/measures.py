@@ -13,7 +13,7 @@ from tenure.audit.hours import Hours, hours_of
 from tenure.audit.record import Record
 from tenure.audit.span import AuditError
 from tenure.audit.stays import GONE, RUNS, WAITS
-from tenure.audit.waits import first_waits_of, preemptions_of, waits_of
+from tenure.audit.waits import first_waits_of, head_waits_of, preemptions_of, waits_of
 from tenure.core.words import End, Happened
 from tenure.story.columns import Story
 
@@ -37,6 +37,7 @@ class Measures:
     delivered: dict[str, Any]
     wait_s: dict[str, dict[str, Any]]
     first_wait_s: dict[str, dict[str, Any]]
+    head_wait_s: dict[str, dict[str, Any]]  #: of multi-node jobs, from the head of their account
     preemptions: dict[str, Any]
     speed: dict[str, Any]
 
@@ -73,6 +74,7 @@ def measure_record(record: Record, hours: Hours, *, speed: dict[str, Any] | None
         delivered=Delivery(record, hours).measures(),
         wait_s=waits_of(record),
         first_wait_s=first_waits_of(record),
+        head_wait_s=head_waits_of(record),
         preemptions=preemptions_of(record),
         speed={**NO_SPEED, **(speed or {})},
     )

@@ -103,6 +103,14 @@ class Record:
         gang[attempts.job[attempts.n_nodes > 1]] = True
         return gang
 
+    @cached_property
+    def is_large(self) -> Bools:
+        """(jobs,) whether it asks for a quarter or more of the largest cluster it may run on."""
+        most = np.zeros(len(self.gpus), np.int64)
+        for cluster, gpus in enumerate(self.capacity.tolist()):
+            most = np.maximum(most, np.where(self.may_run >> cluster & 1, gpus, 0))
+        return 4 * self.gpus >= most
+
     # --- step functions -----------------------------------------------------------------------------
     @cached_property
     def shares(self) -> Shares:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tenure.audit.record import Record
 from tenure.audit.sorting import distinct
 from tenure.audit.stays import WAITS
-from tenure.core.words import End, Happened, Kind
+from tenure.core.words import NEVER_S, End, Happened, Kind
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -77,6 +77,27 @@ def first_waits(record: Record) -> tuple[Ints, Ints]:
     still = distinct(p.job[open_])
     still = still[recent[still] & ~started[still] & (span.end_s - submit_s[still] > STILL_WAITING_S)]
     return np.concatenate([job, still]), np.concatenate([waited, span.end_s - submit_s[still]])
+
+
+def head_waits_of(record: Record) -> dict[str, dict[str, Any]]:
+    """Seconds from a multi-node job's coming to the head of its account to its next start.
+
+    Of jobs that came there in the span, each once; one that has not started by the end counts with its time
+    so far, one that left does not. `large`: jobs of a quarter of their cluster or more.
+    """
+    p, span, events = record.phases, record.span, record.story.events
+    told = np.flatnonzero((events["event"] == Happened.FIRST_AT_HEAD) & (events["t"] >= span.start_s))
+    jobs, nth = np.unique(events["job"][told], return_index=True)
+    head_s = np.full(len(record.gpus), NEVER_S)
+    head_s[jobs] = events["t"][told[nth]]
+    rows = np.flatnonzero(p.opens & (p.from_s >= head_s[p.job]))
+    rows = rows[np.diff(p.job[rows], prepend=-1) != 0]
+    until_s = np.full(len(record.gpus), NEVER_S)
+    until_s[p.job[(p.phase == WAITS) & (p.to_s > span.end_s)]] = span.end_s
+    until_s[p.job[rows]] = p.from_s[rows]
+    found = jobs[until_s[jobs] < NEVER_S]
+    wait_s = until_s[found] - head_s[found]
+    return {"all": summary(wait_s), "large": summary(wait_s[record.is_large[found]])}
 
 
 def summaries(record: Record, job: Ints, values: Ints) -> dict[str, dict[str, Any]]:
