@@ -122,7 +122,7 @@ def _tenants(axes: Axes, description: Description) -> None:
     colors = [GPU_TIME] * len(rows) + [QUIET] * bool(rest)
     axes.barh(range(len(names)), shares, color=colors, height=0.7)
     axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
+    axes.set_ylim(max(len(names), 6) - 0.5, -0.5)  # first on top; one tenant does not fill the panel
     for k, share in enumerate(shares):
         axes.text(share, k, f" {share:.1%}", va="center", fontsize=8, color=QUIET)
     axes.set_xlim(0, max(shares, default=1) * 1.15)
