@@ -57,7 +57,7 @@ def account_frames(
     hours = hours.smoothed()
     edges, length = hours.edges_s, hours.length_h
     low, high = float(edges[0]), float(edges[-1])
-    x, ticks = scale(edges, low, high), time_ticks(low, high, start, at_most=4)
+    x, ticks = scale(edges, low, high), time_ticks(low, high, start, at_most=5)
     frames = []
     for row, path in enumerate(hours.paths):
         got, owed = hours.delivered[row] / length, hours.owed[row] / length
@@ -95,7 +95,7 @@ def occupancy_frame(hours: Hours, start: str | None) -> Frame:
     layers: list[Floats] = [getattr(hours, name) / length for name in LAYERS]
     top = float(max(np.sum(layers, axis=0).max(), 1e-9))
     round_top, round_ticks = value_ticks(top, 5)
-    y_ticks = [Tick(t.at * round_top / top, t.text) for t in round_ticks if t.at * round_top < 93 * top]
+    y_ticks = [Tick(t.at * round_top / top, t.text) for t in round_ticks if t.at * round_top < 88 * top]
     y_ticks.append(Tick(100.0, number(top)))
     frame = Frame(
         title="GPUs held, mean of " + step_text(hours),
