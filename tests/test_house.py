@@ -65,7 +65,7 @@ PURE_EXCEPTIONS = {
 
 #: A library is imported in its one room only, so that it can be replaced there.
 ROOM_OF = {
-    "numba": ("core/kernel.py",),
+    "numba": ("core/kernel.py", "core/compiler.py"),
     "typer": ("cli/",),
     "click": ("cli/",),
     "rich": ("cli/",),
@@ -249,7 +249,7 @@ def positional(function: Function) -> int:
 
 
 def is_kernel(function: Function) -> bool:
-    return any(dotted(d).split(".")[-1] == "kernel" for d in function.decorator_list)
+    return any(dotted(d).split(".")[-1] in ("kernel", "entry") for d in function.decorator_list)
 
 
 def measured_sizes() -> Iterator[tuple[str, int, int, str]]:
