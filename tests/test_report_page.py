@@ -183,7 +183,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     report = {"file": HOSTILE, "read": 5, "kept": 1, HOSTILE: found, "notes": [HOSTILE]}
     seen = Tags(page_of(story, tmp_path, import_report=report, title=HOSTILE, scenario=HOSTILE))
     own = [(attrs, text) for attrs, text in seen.scripts if attrs.get("type") != "application/json"]
-    assert len(own) == 2, "a name has become a script"
+    assert len(own) == 3, "a name has become a script"
     assert not [tag for tag, _ in seen.tags if tag == "img"]
     assert not [name for _, attrs in seen.tags for name in attrs if name.startswith("on")]
     data = json.loads(next(text for attrs, text in seen.scripts if attrs.get("id") == "picture-data"))

@@ -81,7 +81,7 @@ def write_report(
         title=title or f"{story.lab}: who got what they were owed",
         subtitle=sections.subtitle(story, measures),
         sections=[(id_, name) for id_, name in PARTS if not absent.get(id_, False)],
-        scripts=("report.js", "picture.js"),
+        scripts=("report.js", "picture_paint.js", "picture.js"),
         data_blocks={"picture-data": packed},
         **shown,
     )

@@ -1,4 +1,4 @@
-"""The cluster as an image: the painting of `static/picture.js` once more, for PNG and SVG files."""
+"""The cluster as an image: the painting of `static/picture_paint.js` once more, for PNG and SVG files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 "use strict";
+/* global PicturePaint */
 /* The cluster as a picture: time across, a lane a GPU down. Bars are painted pixel by pixel into one image,
    so that a month of 1,024 GPUs moves smoothly; text, marks and axes go over it. */
 (function () {
@@ -8,17 +9,13 @@
   const data = JSON.parse(source.textContent);
   const canvas = root.querySelector("canvas.main"), map = root.querySelector("canvas.map");
   const ctx = canvas.getContext("2d"), mapCtx = map.getContext("2d");
+  const { unpacked, rgb, pack, mix } = PicturePaint;
   const tip = root.querySelector(".tip"), spoken = root.querySelector(".spoken");
   const NEVER = 0xffffffff, PREEMPTED = data.words.end.indexOf("preempted");
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
-  function column(name) {
-    const [type, text] = data.columns[name], raw = atob(text), bytes = new Uint8Array(raw.length);
-    for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
-    return new ({ u1: Uint8Array, u2: Uint16Array, u4: Uint32Array }[type])(bytes.buffer);
-  }
   const c = {};
-  for (const name in data.columns) c[name] = column(name);
+  for (const name in data.columns) c[name] = unpacked(...data.columns[name]);
   const lane0 = data.lane0, lanes = lane0[lane0.length - 1], nBars = c.bar_attempt.length;
   const stopOf = new Map(), promiseOf = new Map();
   c.stop_attempt.forEach((a, i) => stopOf.set(a, i));
@@ -35,13 +32,6 @@
 
   /* ---- colours -------------------------------------------------------------------------------- */
   function css(name) { return getComputedStyle(root).getPropertyValue(name).trim(); }
-  function rgb(text) {
-    const n = parseInt(text.slice(1), 16);
-    return text.length === 4 ? [((n >> 8) & 15) * 17, ((n >> 4) & 15) * 17, (n & 15) * 17]
-      : [(n >> 16) & 255, (n >> 8) & 255, n & 255];
-  }
-  const pack = (p) => (255 << 24 | p[2] << 16 | p[1] << 8 | p[0]) >>> 0;
-  const mix = (p, q, part) => p.map((v, i) => Math.round(v * part + q[i] * (1 - part)));
   function readColours() {
     const paper = rgb(css("--plot")), ink = css("--ink"), red = rgb(css("--red")), grey = rgb(css("--down"));
     const solid = [], hatch = [], edge = [];
@@ -56,58 +46,13 @@
       text: css("--paper"), solid, hatch, edge };
   }
 
-  /* ---- painting ------------------------------------------------------------------------------- */
-  function paint(into, w, h, seen, scale) {
-    const px = new Uint32Array(into.data.buffer);
-    px.fill(colours.paper);
-    const kx = w / (seen.t1 - seen.t0), ky = h / (seen.v1 - seen.v0);
-    const period = Math.max(4, Math.round(6 * scale)), dark = Math.max(2, Math.round(period * 0.5));
-    const gap = ky >= 6 * scale ? Math.round(scale) : 0;
-    function box(x0, x1, y0, y1, colour) {
-      x0 = Math.max(0, x0); x1 = Math.min(w, x1); y0 = Math.max(0, y0); y1 = Math.min(h, y1);
-      for (let y = y0; y < y1; y++) px.fill(colour, y * w + x0, y * w + Math.max(x0, x1));
-    }
-    for (const [node, start, end, state] of data.outages) {
-      box(Math.floor((start - seen.t0) * kx), Math.floor((end - seen.t0) * kx) + 1,
-        Math.round((lane0[node] - seen.v0) * ky), Math.round((lane0[node + 1] - seen.v0) * ky),
-        data.words.node[state] === "draining" ? colours.draining : colours.down);
-    }
-    for (let b = 0; b < nBars; b++) {
-      const a = c.bar_attempt[b], start = c.start[a], end = c.end[a];
-      if (end < seen.t0 || start > seen.t1) continue;
-      const y0 = Math.round((c.bar_lane[b] - seen.v0) * ky);
-      let y1 = Math.round((c.bar_lane[b] + c.bar_lanes[b] - seen.v0) * ky);
-      if (y1 <= 0 || y0 >= h || y1 === y0) continue;
-      if (y1 - y0 > 2 * gap) y1 -= gap;
-      const x0 = Math.floor((start - seen.t0) * kx);
-      let x1 = Math.floor((end - seen.t0) * kx);
-      if (x1 <= x0) x1 = x0 + 1;
-      const account = c.job_account[c.job[a]], solid = colours.solid[account], hatch = colours.hatch[account];
-      const from = Math.min(x1, Math.max(x0, Math.floor((c.protected[a] - seen.t0) * kx)));
-      box(x0, from, y0, y1, solid);
-      const h0 = Math.max(0, from), h1 = Math.min(w, x1), ya = Math.max(0, y0), yb = Math.min(h, y1);
-      for (let y = ya; y < yb; y++) {
-        let phase = (h0 + y) % period;
-        for (let x = h0, at = y * w + h0; x < h1; x++, at++) {
-          px[at] = phase < dark ? solid : hatch;
-          if (++phase === period) phase = 0;
-        }
-      }
-      if (x1 - x0 >= 4 * scale) box(x0, x0 + Math.round(scale), y0, y1, colours.edge[account]);
-      if (c.ended[a] === PREEMPTED && x1 - x0 > 1) { // from afar a hair, so that red does not drown the rest
-        const wide = Math.max(1, Math.min(Math.round(2.5 * scale), Math.round(900 * kx), x1 - x0));
-        box(x1 - wide, x1, y0, y1, lit >= 0 && lit !== account ? colours.redFaded : colours.red);
-      }
-    }
-  }
-
   const X = (t) => gutter + (t - view.t0) / (view.t1 - view.t0) * (W - gutter);
   const Y = (v) => (v - view.v0) / (view.v1 - view.v0) * (H - FOOT);
 
   function draw() {
     const w = Math.max(1, Math.round((W - gutter) * dpr)), h = Math.max(1, Math.round((H - FOOT) * dpr));
     const image = ctx.createImageData(w, h);
-    paint(image, w, h, view, dpr);
+    PicturePaint.paint(image, view, dpr, { data, c, colours, lit });
     ctx.setTransform(1, 0, 0, 1, 0, 0);
     ctx.clearRect(0, 0, canvas.width, canvas.height);
     ctx.putImageData(image, Math.round(gutter * dpr), 0);
@@ -262,7 +207,7 @@
     const w = Math.max(1, Math.round((W - gutter) * dpr)), h = Math.max(1, Math.round(44 * dpr));
     map.width = Math.round(W * dpr); map.height = h;
     mapImage = mapCtx.createImageData(w, h);
-    paint(mapImage, w, h, full, dpr);
+    PicturePaint.paint(mapImage, full, dpr, { data, c, colours, lit });
     drawMapWindow();
   }
   function drawMapWindow() {
