@@ -248,7 +248,7 @@ def test_commands_on_pages_run(page: Path, tmp_path: Path) -> None:
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=300,
+                timeout=600,  # the first of them may compile, on a busy machine
             )
             assert ran.returncode == 0, (
                 f"{named(block)}: $ {command}\n{ran.stdout[-1500:]}{ran.stderr[-1500:]}"
