@@ -70,7 +70,25 @@ COMPILED = _COMPILERS is not None
 
 def kernel(function: F) -> F:
     """Compile `function` as a part, or leave it plain. Keep kernels small, outputs last, units named."""
-    return function if _COMPILERS is None else _COMPILERS[0](function)
+    if _COMPILERS is None:
+        return function
+    part = _COMPILERS[0](function)
+    _one_version(part)
+    return part
+
+
+def _one_version(part: Any) -> None:
+    """Let a call with a constant mean the same code as one with a variable: numba would compile it anew."""
+    from numba.core.types import unliteral
+
+    template_of = part.get_call_template
+
+    def with_plain_types(args: Any, kws: Any) -> Any:
+        return template_of(
+            tuple(unliteral(one) for one in args), {key: unliteral(one) for key, one in kws.items()}
+        )
+
+    part.get_call_template = with_plain_types
 
 
 def entry(function: F) -> F:

@@ -36,7 +36,15 @@ def empty(rows: int, dtype: np.dtype[Any], **fill: Any) -> Table:
 
 @lru_cache(maxsize=None)
 def _view_class(names: tuple[str, ...]) -> Any:
-    return namedtuple("Columns", names)
+    class Columns(namedtuple("Columns", names)):  # type: ignore[misc]
+        """Column views of one table; as long as the table has rows, as in compiled code."""
+
+        __slots__ = ()
+
+        def __len__(self) -> int:
+            return len(self[0])
+
+    return Columns
 
 
 def columns(table: Any) -> Any:
