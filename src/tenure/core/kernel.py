@@ -58,9 +58,10 @@ def _compilers() -> tuple[Callable[[F], F], Callable[[F], F]] | None:
         whole = numba.njit(cache=True, error_model="numpy", nogil=True)
         return whole, whole
     part, whole = PARTS
+    # Kernels make no arrays, so no reference is counted (`_nrt`): counting is atomic, and at every table read
     return (
-        numba.njit(error_model="numpy", nogil=True, pipeline_class=part),
-        numba.njit(cache=True, error_model="numpy", nogil=True, pipeline_class=whole),
+        numba.njit(error_model="numpy", nogil=True, _nrt=False, pipeline_class=part),
+        numba.njit(cache=True, error_model="numpy", nogil=True, _nrt=False, pipeline_class=whole),
     )
 
 
