@@ -38,7 +38,7 @@ def audit(
         audits.write_page(audited, report)
 
     def say(console: Console) -> None:
-        tables.played(console, audited.heading, audited.measures, audited.shares)
+        tables.played(console, audited)
         tables_of_audit.explained(console, audited.measures)
 
     results.give(audited.measures, say)

@@ -45,7 +45,4 @@ def simulate(
         replay.write_log(played, log)
     if report is not None:
         audits.write_page(played, report)
-    results.give(
-        played.measures,
-        lambda console: tables.played(console, played.heading, played.measures, played.shares),
-    )
+    results.give(played.measures, lambda console: tables.played(console, played))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from tenure.cli.figures import NOTHING, absent, count, duration, gpu_hours, percent, significant
+
+if TYPE_CHECKING:
+    from tenure.service.audits import Audited
 
 MOST_ROWS = 60  #: accounts shown before the table is cut to its upper levels and its worst
 GOOD_RATIO = 0.95
@@ -36,18 +39,32 @@ WAIT_CLASSES = {
 }
 
 
-def played(
-    console: Console, heading: Mapping[str, Any], measures: Mapping[str, Any], shares: Mapping[str, float]
-) -> None:
+def played(console: Console, told: Audited) -> None:
     """Everything one story has to say, in the order a reader asks."""
+    measures = told.measures
     console.print()
-    console.print(headline(heading))
-    for table in (accounts(measures, shares), beside_published(measures), waits(measures), stops(measures)):
+    console.print(headline(told.heading))
+    if told.import_report is not None:
+        console.print(imported(told.import_report))
+    for table in (
+        accounts(measures, told.shares),
+        beside_published(measures),
+        waits(measures),
+        stops(measures),
+    ):
         put(console, table)
     console.print()
     console.print(where_hours_went(measures))
     if measures["speed"]["wall_s"] is not None:
         console.print(speed(measures))
+
+
+def imported(report: Mapping[str, Any]) -> Text:
+    """How many jobs came of how many rows, and what was dropped, clamped and guessed."""
+    parts = [f"{count(report['kept'])} jobs of {count(report['read'])} rows"]
+    for what in ("dropped", "clamped", "guessed"):
+        parts += [f"{what} {count(found['count'])} ({reason})" for reason, found in report[what].items()]
+    return Text(f"{report['file']}: {'; '.join(parts)}", style="dim")
 
 
 def simple_table(title: str, first: str, columns: list[str]) -> Table:
@@ -215,9 +232,7 @@ def where_hours_went(measures: Mapping[str, Any]) -> Text:
         f"{name} {gpu_hours(hours[name])} ({percent(hours[name] / capacity)})"
         for name in ("budgeted", "unbudgeted", "idle", "down")
     )
-    return Text(
-        f"{gpu_hours(hours['capacity'])} GPU-hours: {parts}; {gpu_hours(hours['lost'])} lost to stops."
-    )
+    return Text(f"{gpu_hours(hours['capacity'])} GPU-hours: {parts}.")
 
 
 def speed(measures: Mapping[str, Any]) -> Text:
