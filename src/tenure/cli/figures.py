@@ -56,7 +56,9 @@ def gpu_hours(hours: float | None) -> str:
 
 def points(difference: float | None) -> str:
     """A difference of two parts, in percentage points with its sign."""
-    return NOTHING if difference is None or absent(difference) else f"{100 * difference:+.1f}"
+    if difference is None or absent(difference):
+        return NOTHING
+    return "0" if abs(difference) < 0.0005 else f"{100 * difference:+.1f}"
 
 
 def instant(second: float, start: str | None = None) -> str:
