@@ -72,11 +72,13 @@ def test_help_imports_nothing_heavy() -> None:
         ("simulate", "ai2", "--seed", "-1"),
         ("simulate", "ai2", "--json", "nowhere/out.json"),
         ("simulate", "ai2", "--log-waits"),
+        ("simulate", "ai2", "--log", "-"),
         ("compare", "ai2", "--policies", "budget,fito"),
         ("compare", "ai2", "--policies", ","),
         ("compare", "ai2", "--seeds", "5-1"),
         ("compare", "ai2", "--workers", "0"),
         ("sweep", "ai2"),
+        ("sweep", "ai2", "--set", "policy.lookback=,"),
         ("sweep", "ai2", "--set", "policy.lookback=1d,0"),
         ("what-if", "ai2", "--at", "1d"),
         ("trace", "describe", "no-such-file.csv"),
@@ -132,6 +134,13 @@ def test_the_traceback_is_there_for_who_asks(monkeypatch: pytest.MonkeyPatch) ->
     told = raising(ZeroDivisionError("a share of nothing"))
     assert told.exit_code == 1
     assert "Traceback" in told.stderr
+
+
+def test_a_full_disk_is_no_fault_of_ours() -> None:
+    told = raising(OSError(28, "No space left on device", "story.jsonl"))
+    assert told.exit_code == 1
+    assert "No space left on device" in told.stderr
+    assert "report" not in told.stderr
 
 
 def test_ctrl_c_is_status_130() -> None:

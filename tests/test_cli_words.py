@@ -84,6 +84,11 @@ def test_lists_of_values_are_cut_at_commas_outside_brackets() -> None:
     }
 
 
+def test_a_key_without_any_value_is_refused() -> None:
+    with pytest.raises(typer.BadParameter, match="no value"):
+        value_lists(["policy.depth=,"])
+
+
 def test_seeds_are_ranges_lists_or_both() -> None:
     assert seed_list("1-5") == [1, 2, 3, 4, 5]
     assert seed_list("1,2,7-8,2") == [1, 2, 7, 8]

@@ -28,14 +28,17 @@ def compare(
     """
     from tenure.cli import screen, tables_of_runs
     from tenure.service import compare as comparing
+    from tenure.service import stage
 
     results = screen.Results(json, report, inputs=(scenario,))
+    settings = options.assignments(set_)
+    screen.say_lookback(stage.read(scenario, None, settings))
     with screen.progress() as moved:
         compared = comparing.compare(
             scenario,
             options.names(policies),
             options.seed_list(seeds),
-            set_=options.assignments(set_),
+            set_=settings,
             workers=workers,
             progress=moved,
             keep=results.json_path,

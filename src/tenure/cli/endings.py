@@ -1,6 +1,6 @@
 """How a command ends: one clear message and a status, never a traceback unasked.
 
-0 done · 1 the asked thing failed · 2 the question was wrong · 130 stopped by Ctrl-C.
+0 done · 1 the asked thing failed · 2 the question was wrong · 130 Ctrl-C · 143 told to end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-DONE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, WRONG, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 MOST_SAID = 300  #: characters of an unexpected problem's own words
 REPORT_TO = "please report it with the command and its files, and the trace that TENURE_TRACEBACK=1 prints"
 
@@ -51,6 +51,9 @@ def _told(problem: Exception) -> int:
     if isinstance(problem, BadInput):
         complain(str(problem))
         return WRONG
+    if isinstance(problem, OSError):  # a full disk, a file that went away
+        complain(str(problem))
+        return FAILED
     if isinstance(problem, MemoryError):
         complain("out of memory: play fewer at once (--workers) or a shorter stretch (until)")
         return FAILED

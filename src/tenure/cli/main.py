@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import signal
+import sys
 from typing import Annotated
 
 import typer
 
 from tenure.cli import audit, compare, policy, questions, simulate, sweep, trace
-from tenure.cli.endings import Answers
+from tenure.cli.endings import TERMINATED, Answers
 
 app = typer.Typer(
     name="tenure",
@@ -47,4 +50,8 @@ app.add_typer(policy.app, name="policy")
 
 def main() -> None:
     """Entry point of the `tenure` script."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # unwinds: nothing half done stays
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without our signs shows others, and no error
+            stream.reconfigure(errors="replace")
     app()

@@ -56,6 +56,8 @@ def value_lists(texts: Iterable[str] | None) -> dict[str, list[str]]:
         ((key, values),) = assignments([text]).items()
         listed = found.setdefault(key, [])
         listed += [v for v in dict.fromkeys(_outside_brackets(values)) if v and v not in listed]
+        if not listed:
+            raise typer.BadParameter(f"{text!r} names no value", param_hint="--set")
     return found
 
 

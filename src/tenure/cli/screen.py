@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tenure.service.many import Runs
+    from tenure.service.stage import Script
 
 ProgressCall = Callable[[float, str], None]
 
@@ -61,6 +62,12 @@ def warn(warnings: list[str]) -> None:
     """Each warning on a line of its own, on stderr."""
     for warning in warnings:
         complain(warning, "note")
+
+
+def say_lookback(script: Script) -> None:
+    """Where nobody said how far back use counts, say what holds before anything is played."""
+    if not script.lookback_given:
+        warn([f"no lookback is given: use counts for {script.lookback}"])
 
 
 @contextmanager

@@ -36,8 +36,7 @@ def simulate(
         raise typer.BadParameter("needs --log FILE.jsonl to write them to", param_hint="--log-waits")
     results = screen.Results(json, log, report, inputs=(scenario,))
     script = stage.read(scenario, policy, options.assignments(set_), seed)
-    if not script.lookback_given:
-        screen.warn([f"no lookback is given: use counts for {script.lookback}"])
+    screen.say_lookback(script)
     with screen.progress() as moved:
         played = replay.replay(script, log_waits=log_waits, progress=moved)
     screen.warn(played.warnings)

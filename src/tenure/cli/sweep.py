@@ -37,13 +37,16 @@ def sweep(
     """
     from tenure.cli import screen, tables_of_runs
     from tenure.service import compare as comparing
+    from tenure.service import stage
     from tenure.service import sweep as sweeping
 
     results = screen.Results(json, report, inputs=(scenario,))
+    values = options.value_lists(set_)
+    screen.say_lookback(stage.read(scenario, policy, {key: listed[0] for key, listed in values.items()}))
     with screen.progress() as moved:
         swept = sweeping.sweep(
             scenario,
-            options.value_lists(set_),
+            values,
             policy=policy,
             seeds=None if seeds is None else options.seed_list(seeds),
             workers=workers,

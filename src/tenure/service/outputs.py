@@ -22,6 +22,8 @@ def check_writable(*paths: Path | None, inputs: tuple[Path, ...] = ()) -> None:
         if path is None:
             continue
         allowed = "the name of a file that can be written"
+        if str(path) == "-":
+            raise BadInput("-", "", "stdout", f"{allowed}; only --json takes -")
         folder = path.resolve().parent
         if path.is_dir():
             raise BadInput(str(path), "", "a folder", allowed)

@@ -7,14 +7,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tenure.core.words import NEVER_S
-from tenure.service import stage
-from tenure.service.outputs import plain
-from tenure.service.stage import ProgressCall, Script, Source, Stage
+from tenure.service.stage import Script
 from tenure.settings.errors import BadInput
-from tenure.settings.job import JobFile, advice, job_of
-from tenure.settings.scenario_file import LONGEST_SPAN_S, ScenarioJob
+from tenure.settings.job import JobFile
+from tenure.settings.scenario_file import ScenarioJob
 from tenure.settings.units import duration_s, duration_text, instant
-from tenure.settings.yaml_file import parse_yaml
 
 ASKED = "the job asked about"  #: ids of the rows that never come are this and a number
 QUICK_S = 900
