@@ -192,3 +192,17 @@ def test_a_wrong_value_is_refused_before_the_first_play(tmp_path: Path) -> None:
     told = run("sweep", QUICK, "--set", "until=1d,2d,never", "--workers", "1", "--json", kept)
     assert told.exit_code == 2
     assert not kept.exists()
+
+
+def test_every_example_is_a_scenario_or_a_lab_that_plays(tmp_path: Path) -> None:
+    played = []
+    for file in sorted(EXAMPLES.rglob("*.yaml")):
+        if "clusters" in yaml.safe_load(file.read_text()):
+            assert run("policy", "check", file).exit_code == 0, file
+            continue
+        words = () if file.name != "month.yaml" else ("--set", "until=36h", "--set", "warmup=12h")
+        told = run("simulate", file, *words)
+        assert told.exit_code == 0, f"{file}: {told.stderr}"
+        assert file.read_text().startswith("#"), f"{file} begins with a comment: what it is, how to play it"
+        played.append(file.name)
+    assert played == ["month.yaml", "scenario.yaml", "quick.yaml"]
