@@ -20,6 +20,8 @@ READY := .venv/.ready
 # Two workers suit a small machine; `make WORKERS=8 test` uses more.
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+# What the core decides, in worlds small enough to be played without a compiler too.
+CORE_TESTS := tests/test_scenarios_of_rules.py $(wildcard tests/test_core_*.py)
 
 help:
 	@sed -n '3,$${/^# /s/^# //p;/^$$/q}' Makefile
@@ -65,10 +67,10 @@ floors: $(READY)
 test: format lint types floors test-plain test-checked test-compiled
 
 test-plain: $(READY)
-	TENURE_PLAIN=1 $(PYTEST) -m "core and not slow" tests
+	TENURE_PLAIN=1 $(PYTEST) -m "not slow" $(CORE_TESTS)
 
 test-checked: $(READY)
-	NUMBA_BOUNDSCHECK=1 $(PYTEST) -m "core and not slow" tests
+	NUMBA_BOUNDSCHECK=1 $(PYTEST) -m "not slow" $(CORE_TESTS)
 
 test-compiled: $(READY)
 	$(PYTEST) tests
