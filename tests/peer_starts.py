@@ -91,10 +91,10 @@ def accasim_first_come(asks: Sequence[Ask], processors: int) -> list[int]:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        lines = [
-            f"{row} {ask.submit_s + 1} -1 {ask.held_s} {ask.gpus} -1 -1 {ask.gpus} {ask.limit_s} -1 {'1 ' * 6}-1 -1"
-            for row, ask in enumerate(asks, 1)
-        ]
+        lines = []
+        for row, ask in enumerate(asks, 1):
+            told = (row, ask.submit_s + 1, -1, ask.held_s, ask.gpus, -1, -1, ask.gpus, ask.limit_s, -1)
+            lines.append(" ".join(str(number) for number in (*told, 1, 1, 1, 1, 1, 1, -1, -1)))
         (folder / "log.swf").write_text("\n".join(lines) + "\n", encoding="utf-8")
         system = {
             "groups": {"one": {"core": processors}},
