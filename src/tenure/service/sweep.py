@@ -38,6 +38,8 @@ def sweep(
         raise BadInput(
             "--set", "", f"{len(plays):,} combinations and seeds", f"at most {MOST_PLAYS:,} in one sweep"
         )
-    for chosen in {tuple(play.set_.items()): play.set_ for play in plays}.values():
-        stage.read(source, policy, chosen)
+    first = {key: listed[0] for key, listed in values.items()}
+    for key, listed in values.items():  # each value once: what is wrong with one is wrong beside any other
+        for value in listed:
+            stage.read(source, policy, {**first, key: value})
     return play_all(plays, workers=workers, dask=dask, progress=progress, keep=keep)
