@@ -404,6 +404,12 @@ def _step(lab, board, policy, world, now_s):
 
 
 @kernel
+def room_needed(board):
+    """Rows that one instant and its turn may write, of each table that grows."""
+    return 4 * len(board.claims) + 4 * len(board.posts) + 4 * len(board.standings) + 64
+
+
+@kernel
 def _is_short_of_room(board, world, needed):
     free_log = len(board.log) - (board.counts.log_head[0] - board.counts.log_tail[0])
     free_alarms = len(world.alarms) - world.clock.n_alarms[0]
@@ -415,7 +421,7 @@ def _is_short_of_room(board, world, needed):
 def run(lab, board, policy, world, rule, turns):
     """Play on until the end, so many turns, or until there is no room to say more."""
     clock = world.clock
-    needed = 4 * len(board.claims) + 4 * len(board.posts) + 4 * len(board.standings) + 64
+    needed = room_needed(board)
     played = 0
     while True:
         if _is_short_of_room(board, world, needed):
@@ -441,3 +447,4 @@ def run(lab, board, policy, world, rule, turns):
 
 
 run_entry = entry(getattr(run, "py_func", run))
+rows_needed = getattr(room_needed, "py_func", room_needed)
