@@ -202,3 +202,11 @@ def test_a_lab_that_cannot_be_is_refused_with_file_and_key(tmp_path: Path) -> No
     assert str(lab) in told.stderr
     assert "accounts" in told.stderr
     assert "120%" in told.stderr
+
+
+def test_names_that_look_like_markup_stay_names(tmp_path: Path) -> None:
+    lab = tmp_path / "lab.yaml"
+    lab.write_text("clusters: {c: {nodes: 2, gpus_per_node: 8}}\naccounts: {'[b]a[1-5]:smile:': {share: 1}}")
+    told = run("policy", "check", lab)
+    assert told.exit_code == 0, told.stderr
+    assert "a[1-5]:smile:" in told.stdout

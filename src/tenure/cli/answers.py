@@ -152,8 +152,13 @@ def next_preempted(console: Console, answer: Mapping[str, Any]) -> None:
         console.print(Text("Nothing runs at that instant.", style="bold"))
         return
     first = attempts[0]
-    if answer["candidates"]:
+    if answer["candidates"] and first["for"] is not None:
         console.print(Text(f"Next: {first['job']} of {first['account']}.", style="bold"))
+    elif answer["candidates"]:
+        who = f"{first['job']} of {first['account']}"
+        console.print(
+            Text(f"Nobody is to be stopped for those who wait now; first in line is {who}.", style="bold")
+        )
     elif answer["nobody_before_s"] is None:
         console.print(Text("Nobody can be stopped as things stand.", style="bold"))
     else:

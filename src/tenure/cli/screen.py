@@ -49,10 +49,10 @@ class Results:
 
 
 def console() -> Console:
-    """The console of tables: stdout, at most 120 columns wide."""
+    """The console of tables: stdout, at most 120 columns wide; names with [brackets] stay as they are."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal or console.width > WIDEST:
         console.width = WIDEST
     return console
@@ -88,7 +88,7 @@ def progress(compiles: bool = True) -> Iterator[ProgressCall | None]:
 
     bar = Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
         TextColumn("{task.percentage:>3.0f} %"),
         TimeElapsedColumn(),
@@ -99,6 +99,7 @@ def progress(compiles: bool = True) -> Iterator[ProgressCall | None]:
     )
     task = bar.add_task("starting", total=1.0)
     begun, shown = time.monotonic(), False
+    compiling = compiles and not _kernels_ready()
 
     def show() -> None:
         nonlocal shown
@@ -107,12 +108,14 @@ def progress(compiles: bool = True) -> Iterator[ProgressCall | None]:
             bar.start()
 
     def move(part: float, doing: str) -> None:
+        if compiling and part <= 0:
+            return  # nothing is played yet: what takes its time is the compiler
         bar.update(task, total=1.0, completed=part, description=doing)
         if time.monotonic() - begun > PATIENCE_S:
             show()
 
     try:
-        if compiles and not _kernels_ready():
+        if compiling:
             bar.update(task, total=None, description="compiling the kernels for this machine (once) …")
             show()
         yield move

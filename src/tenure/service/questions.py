@@ -214,7 +214,7 @@ def _heading(script: Script, at_s: int, start: str | None) -> dict[str, Any]:
 
 def _moment(ready: Stage, at_s: int, *, row: int = -1, progress: ProgressCall | None) -> Moment:
     if progress is not None:
-        progress(0.1, f"playing up to {duration_text(at_s)}")
+        progress(0.0, f"playing up to {duration_text(at_s)}")
     script = ready.script
     return play_until(ready.world, ready.names, script.knobs, rule=script.rule, at_s=at_s, row=row)
 
