@@ -175,7 +175,8 @@ def beside_published(measures: Mapping[str, Any]) -> Table:
     for row in rows:
         table.add_row(*row)
     table.caption = (
-        "* Ai2, 9 October 2026: a month of their clusters; another load, so a scale and no contest"
+        "* Ai2, 9 October 2026: a month of their clusters, another load: a scale, no contest. Waits here\n"
+        "  count every job once, debug jobs too; the published ones are of the largest cluster."
     )
     return table
 
