@@ -17,8 +17,20 @@ from tenure.core.board import EVENT, PLACEMENT, Board, Lab, as_kernels_want, new
 from tenure.core.decide import open_entry
 from tenure.core.policy import Policy
 from tenure.core.tables import columns, empty
+from tenure.core.tell_waits import tell_entry
 from tenure.core.words import NEVER_S, NONE
-from tenure.simulator.clockwork import ALARM, CLOCK, DONE, LOOP, MAKE_ROOM, RULES, WORK, run_entry
+from tenure.simulator.clockwork import (
+    ALARM,
+    CLOCK,
+    DONE,
+    LOOP,
+    MAKE_ROOM,
+    PAUSE,
+    RULES,
+    WORK,
+    rows_needed,
+    run_entry,
+)
 from tenure.simulator.world import Names, World
 from tenure.story.columns import STORY_JOB, Story, StoryNode
 
@@ -121,7 +133,7 @@ def play(
     """
     stage = set_stage(world, policy, rule, until_s)
     began = time.perf_counter()
-    advance(stage, progress, one_turn_each=log_waits)
+    advance(stage, progress, log_waits=log_waits)
     wall_s = time.perf_counter() - began
     _fetch(stage)
     counts, clock = stage.board.counts[0], stage.playing.clock[0]
@@ -136,20 +148,56 @@ def play(
     )
 
 
-def advance(stage: Stage, progress: Callable[[int], None] | None = None, *, one_turn_each: bool = False) -> None:
-    """Run the clockwork to its `until_s`, making room and fetching what was said whenever it asks."""
+def advance(
+    stage: Stage,
+    progress: Callable[[int], None] | None = None,
+    *,
+    turns: int | None = None,
+    log_waits: bool = False,
+) -> int:
+    """Run the clockwork to its `until_s`, making room and fetching what was said whenever it asks.
+
+    `turns`: stop after so many. `log_waits`: after every turn, every change of the reason a job waits for is
+    said too (S21). Gives DONE or, where `turns` were played, PAUSE.
+    """
     lab = as_kernels_want(stage.lab)
+    waits = Waits(np.zeros(len(stage.lab.jobs), np.int64)) if log_waits else None
+    a_call = turns or (TURNS_A_CALL if waits is None else 1)
     while True:
         board, playing = as_kernels_want(stage.board), _as_kernels_want(stage.playing)
-        turns = 1 if one_turn_each else TURNS_A_CALL
-        why = run_entry(lab, board, stage.policy, playing, stage.rule, turns)
+        why = int(run_entry(lab, board, stage.policy, playing, stage.rule, a_call))
+        if waits is not None:
+            _tell(stage, waits, why == PAUSE)
         if progress is not None:
             progress(int(stage.playing.clock["now_s"][0]))
-        if why == DONE:
-            return
+        if why == DONE or (why == PAUSE and turns is not None):
+            return why
         if why == MAKE_ROOM:
             _fetch(stage)
             _grow(stage)
+
+
+@dataclass
+class Waits:
+    """What was told of waiting jobs so far."""
+
+    told: NDArray[np.int64]  #: the reason last told of each job
+    chunks: int = 0  #: fetched when it was told last
+    seen: int = 0  #: rows on the board then
+
+
+def _tell(stage: Stage, waits: Waits, turned: bool) -> None:
+    """Say which reasons have changed. Only a turn (`turned`) changes those of jobs that wait in lists."""
+    lab, now_s = as_kernels_want(stage.lab), int(stage.playing.clock["now_s"][0])
+    while True:
+        board = as_kernels_want(stage.board)
+        seen = waits.seen if waits.chunks == len(stage.chunks) else 0
+        done = tell_entry(lab, board, stage.policy, seen, turned, now_s, waits.told)
+        if not done:
+            _fetch(stage)
+        waits.chunks, waits.seen = len(stage.chunks), int(stage.board.counts["n_out"][0])
+        if done:
+            return
 
 
 def _as_kernels_want(playing: Playing) -> Playing:
@@ -171,18 +219,22 @@ def _fetch(stage: Stage) -> None:
 
 
 def _grow(stage: Stage) -> None:
-    """Double whatever is more than half full."""
+    """Make every table that a turn writes to long enough for the next, once what was said is fetched."""
     board, playing = stage.board, stage.playing
+    needed = rows_needed(board)
     used = int(board.counts["log_head"][0] - board.counts["log_tail"][0])
-    if used > len(board.log) // 2:
+    if len(board.log) - used < 2 * needed:
         tail = int(board.counts["log_tail"][0])
         rows = np.arange(tail, tail + used)
-        log = empty(2 * len(board.log), board.log.dtype)
+        log = empty(2 * max(len(board.log), needed), board.log.dtype)
         log[rows % len(log)] = board.log[rows % len(board.log)]
-        stage.board = board._replace(log=log)
+        board = board._replace(log=log)
+    if min(len(board.out), len(board.placed)) < 2 * needed:
+        board = board._replace(out=empty(2 * needed, EVENT), placed=empty(2 * needed, PLACEMENT))
+    stage.board = board
     n_alarms = int(playing.clock["n_alarms"][0])
-    if n_alarms > len(playing.alarms) // 2:
-        alarms = empty(2 * len(playing.alarms), ALARM)
+    if len(playing.alarms) - n_alarms < 2 * needed:
+        alarms = empty(2 * max(len(playing.alarms), needed), ALARM)
         alarms[:n_alarms] = playing.alarms[:n_alarms]
         stage.playing = playing._replace(alarms=alarms)
 
