@@ -6,6 +6,7 @@ and HELD (one word from a person, not given). The instant is NEVER_S where only 
 
 from __future__ import annotations
 
+from tenure.core.board import BUDGETED, LANES
 from tenure.core.columns import UGPU
 from tenure.core.contract import protection_s, rule_to_take
 from tenure.core.fit import find_place, node_size_for, suits
@@ -156,16 +157,28 @@ def place_by_s(lab, board, policy, cluster, job, now_s):
 
 
 @kernel
+def gpus_before(lab, board, policy, cluster, job, leaves):
+    """GPUs of the waiting jobs that would take any place first: of accounts ahead, or ahead in one list."""
+    if not board.counts.one_list[0]:
+        _, before, _ = stands_before(lab, board, policy, cluster, leaves, job)
+        return before
+    item, before = board.queues.head[cluster * len(lab.accounts) * LANES + BUDGETED], 0
+    while item != NONE and board.entries.job[item] != job:
+        before += board.stays.gpus[board.entries.job[item]]
+        item = board.entries.next[item]
+    return before
+
+
+@kernel
 def _of_place(lab, board, policy, cluster, job, spot, reason, now_s):
     """(need, have) where what is missing is a place, in GPUs."""
     gpus = board.stays.gpus[job]
-    if reason == ORDER and not board.counts.one_list[0]:
-        _, before, _ = stands_before(lab, board, policy, cluster, spot[0], job)
-        total, _ = free_gpus(lab, board, policy, cluster, job, now_s)
-        return gpus + before, min(total, gpus + before - 1)
     if reason == NO_PLACE:
         return gpus, most_in_one_place(lab, board, policy, cluster, job, now_s)
     total, together = free_gpus(lab, board, policy, cluster, job, now_s)
+    if reason == ORDER:
+        need = gpus + gpus_before(lab, board, policy, cluster, job, spot[0])
+        return need, min(total, need - 1)
     return gpus, min(gpus, together if reason == SHAPE or reason == HELD_FOR_GANG else total)
 
 

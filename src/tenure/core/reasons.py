@@ -287,10 +287,11 @@ def _why_by_free_gpus(lab, board, policy, cluster, job, now_s):
 def _why_in_one_list(lab, board, policy, cluster, job, spot, now_s):
     """Under the rules that ask one list: first come, first served, with or without backfill, and by level."""
     _, place, blocker = spot
-    fits = find_place(lab, board, policy, cluster, job, now_s)
     if blocker != NONE:
-        return (HELD_FOR_GANG if fits else ORDER), blocker
-    if fits or (place >= policy.depth and not board.counts.by_arrival[0]):
+        return ORDER, blocker
+    if find_place(lab, board, policy, cluster, job, now_s) or (
+        place >= policy.depth and not board.counts.by_arrival[0]
+    ):
         return NOT_REACHED, NONE
     return _why_by_free_gpus(lab, board, policy, cluster, job, now_s)
 
