@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tenure.core.contract import interruptible, loss_gpu_s, rule_to_take
 from tenure.core.kernel import kernel
-from tenure.core.lifecycle import claim, give_up_claim, start, stop
+from tenure.core.lifecycle import claim, give_up_claim, notice, start, stop
 from tenure.core.plan_gang import PLANS, unplan
 from tenure.core.victims import NOT_FOUND, drop_picks
 from tenure.core.words import NONE, Cause, NodeState, Phase, Rule
@@ -16,7 +16,7 @@ RUNNING, WAITING, CLAIMING = int(Phase.RUNNING), int(Phase.WAITING), int(Phase.C
 UP, DRAINING = int(NodeState.UP), int(NodeState.DRAINING)
 PREEMPTED, DRAIN = int(Cause.PREEMPTED), int(Cause.DRAIN)
 FREE_WORK, DISPLACED, OWN_GANG = int(Rule.FREE_WORK), int(Rule.DISPLACED), int(Rule.OWN_GANG)
-BY_DRAIN, BY_PLAN = int(Rule.DRAINING), int(Rule.PLANNED)
+BY_DRAIN, BY_PLAN, OVER_LIMIT = int(Rule.DRAINING), int(Rule.PLANNED), int(Rule.OVER_LIMIT)
 
 
 @kernel
@@ -37,9 +37,10 @@ def take_place(lab, board, policy, cluster, job, n_victims, rule, now_s):
     Stops come first, so that each is judged with those before it already done.
     """
     drop_picks(lab, board, 0, n_victims)
+    over_limit = not within_limits(lab, board, job, board.stays.gpus[job])
     for k in range(n_victims):
         victim = board.picked[k]
-        why = rule_to_take(lab, board, policy, victim, job, now_s)
+        why = OVER_LIMIT if over_limit else rule_to_take(lab, board, policy, victim, job, now_s)
         if why == 0:  # part of a promise: smaller work of others, or its account's own
             mine = board.stays.account[victim] == board.stays.account[job]
             why = OWN_GANG if mine else DISPLACED
@@ -81,8 +82,19 @@ def pass_claims(lab, board, policy, cluster, now_s):
 
 
 @kernel
+def _give_notice(board, policy, node, by, now_s):
+    """S15: what on this node will be interruptible within two notices is told to save."""
+    stays = board.stays
+    for k in range(board.posts.n_jobs[node]):
+        job = board.on_node[node, k]
+        ends_s = max(now_s, stays.protected_until_s[job])
+        if stays.phase[job] == RUNNING and stays.budgeted[job] and ends_s <= now_s + 2 * policy.notice_s:
+            notice(board, job, by, ends_s, now_s)
+
+
+@kernel
 def pass_drains(lab, board, policy, cluster, now_s):
-    """S19: a sick node is left by each attempt when its protection ends, whatever the ratios."""
+    """S19: a sick node is left by each attempt when its protection ends, whatever the ratios, with notice."""
     if board.scenes.n_sick[cluster] == 0:
         return
     first = lab.clusters.first_node[cluster]
@@ -92,6 +104,7 @@ def pass_drains(lab, board, policy, cluster, now_s):
                 job = board.on_node[node, k]
                 if interruptible(board, job, DRAIN, now_s):
                     stop(lab, board, policy, job, DRAIN, NONE, BY_DRAIN, now_s)
+            _give_notice(board, policy, node, NONE, now_s)
 
 
 @kernel
@@ -182,6 +195,11 @@ def pass_promises(lab, board, policy, cluster, now_s):
             unplan(lab, board, row, True, now_s)
         elif now_s >= board.plans.at_s[row]:
             _keep_promise(lab, board, policy, row, now_s)
+        elif now_s >= board.plans.at_s[row] - 2 * policy.notice_s:
+            node = board.plans.first_node[row]
+            for _ in range(board.plans.n_nodes[row]):
+                _give_notice(board, policy, node, board.plans.job[row], now_s)
+                node = board.posts.next_of_plan[node]
 
 
 __all__ = ["NOT_FOUND", "pass_claims", "pass_drains", "pass_promises", "take_place", "within_limits"]

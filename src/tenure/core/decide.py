@@ -39,7 +39,7 @@ def decide_into(lab, board, policy, now_s):
         if policy.order != WINDOW:
             pass_crossing(lab, board, policy, cluster, leaves, now_s)
         pass_unbudgeted(lab, board, policy, cluster, now_s)
-        if board.scenes.free[cluster] > 0:
+        if policy.loans and board.scenes.free[cluster] > 0:
             pass_loans(lab, board, policy, cluster, leaves, now_s)
         if now_s % policy.tick_s == 0:
             pass_notices(lab, board, policy, cluster, leaves, now_s)

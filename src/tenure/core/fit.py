@@ -113,7 +113,7 @@ def find_node(lab, board, policy, cluster, job, now_s):
         if board.posts.pool[node]:
             if not use_pool or (spare_one and avail == lab.nodes.gpus[node]):
                 continue
-            score -= POOL_FIRST
+            score += -POOL_FIRST if unbudgeted else POOL_FIRST
         elif unbudgeted and board.posts.plan[node] != NONE:
             score -= POOL_FIRST
         if not unbudgeted and gpus < lab.nodes.gpus[node]:
@@ -167,10 +167,25 @@ def choose_by_rack(lab, board, n, need, same_rack):
 
 
 @kernel
+def needs_pool(lab, board, cluster, job, size, need):
+    """Whether a gang could not have enough nodes outside the pool even if every one of them were empty."""
+    if board.scenes.pool_nodes[cluster] == 0:
+        return False
+    count = 0
+    for node in range(lab.clusters.first_node[cluster], board.scenes.pool_first[cluster]):
+        wrong_type = lab.jobs.gpu_type[job] != NONE and lab.jobs.gpu_type[job] != lab.nodes.gpu_type[node]
+        if board.posts.state[node] == UP and lab.nodes.gpus[node] == size and not wrong_type:
+            count += 1
+            if count >= need:
+                return False
+    return True
+
+
+@kernel
 def find_gang(lab, board, policy, cluster, job, now_s):
     """S18: whole free nodes for a gang, in `board.chosen`; gives how many, 0 = they are not there.
 
-    The pool is taken only if the gang fits nowhere without it.
+    The pool is taken only by a gang that no cluster without it could hold (and by unbudgeted work).
     """
     gpus = board.stays.gpus[job]
     size = node_size_for(lab, cluster, gpus)
@@ -180,19 +195,16 @@ def find_gang(lab, board, policy, cluster, job, now_s):
     if board.scenes.free[cluster] < gpus:
         return 0
     first = lab.clusters.first_node[cluster]
-    for with_pool in range(2):
-        n = 0
-        for node in range(first, first + lab.clusters.n_nodes[cluster]):
-            if board.posts.avail[node] != size or lab.nodes.gpus[node] != size:
-                continue
-            if board.posts.pool[node] and not with_pool:
-                continue
+    last = first + lab.clusters.n_nodes[cluster]
+    if not needs_pool(lab, board, cluster, job, size, need):
+        last = board.scenes.pool_first[cluster]
+    n = 0
+    for node in range(first, last):
+        if board.posts.avail[node] == size and lab.nodes.gpus[node] == size:
             if suits(lab, board, policy, node, job, now_s):
                 board.order[n] = node
                 n += 1
-        if choose_by_rack(lab, board, n, need, lab.jobs.same_rack[job]):
-            return need
-    return 0
+    return need if choose_by_rack(lab, board, n, need, lab.jobs.same_rack[job]) else 0
 
 
 @kernel

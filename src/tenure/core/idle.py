@@ -116,10 +116,29 @@ def pass_unbudgeted(lab, board, policy, cluster, now_s):
 
 
 @kernel
+def _someone_is_short(board, policy, leaves):
+    """Whether an account with budgeted work waiting is below its target."""
+    for k in range(leaves):
+        row = board.walk[k]
+        if board.queues.n[row * LANES + QUICK] + board.queues.n[row * LANES + BUDGETED] > 0:
+            if board.standings.running[row] + 0.5 <= board.standings.target[row]:
+                return True
+    return False
+
+
+@kernel
 def pass_loans(lab, board, policy, cluster, leaves, now_s):
-    """What is still free goes to any budgeted job that fits, accounts in order."""
+    """What is still free goes to any budgeted job that fits, accounts in order.
+
+    A loan is protected, so while somebody below its target waits, all loans together must fit in what
+    nobody is owed; a free fragment that his jobs cannot use now may be part of a place they can use soon.
+    """
     queues, entries = board.queues, board.entries
     fail_gpus, fail_s = NO_LIMIT, 0
+    loans, due = _loans_out(lab, board, cluster)
+    room = board.scenes.healthy[cluster] - due - _pool_gpus(lab, board, cluster)
+    if policy.order == WINDOW or not _someone_is_short(board, policy, leaves):
+        room = float(NO_LIMIT)
     for k in range(leaves):
         row = board.walk[k]
         for lane in range(QUICK, BUDGETED + 1):
@@ -133,7 +152,9 @@ def pass_loans(lab, board, policy, cluster, leaves, now_s):
                 looked += 1
                 entry = following
                 hopeless = gpus >= fail_gpus and for_s >= fail_s
-                if hopeless or not any_room(board, cluster, min(gpus, lab.clusters.node_gpus[cluster]), lane == QUICK):
+                over = max(0.0, board.standings.protected[row] - board.standings.base[row])
+                more = max(0.0, board.standings.protected[row] + gpus - board.standings.base[row]) - over
+                if hopeless or loans + more > room or not any_room(board, cluster, min(gpus, lab.clusters.node_gpus[cluster]), lane == QUICK):
                     started = False
                 elif not within_limits(lab, board, job, gpus):
                     started = False
@@ -143,6 +164,7 @@ def pass_loans(lab, board, policy, cluster, leaves, now_s):
                     started = find_place(lab, board, policy, cluster, job, now_s)
                     if started:
                         start_here(lab, board, policy, cluster, job, LOAN, now_s)
+                        loans += more
                     elif lab.jobs.gpu_type[job] == NONE and lane == BUDGETED and gpus <= lab.clusters.node_gpus[cluster]:
                         fail_gpus, fail_s = gpus, for_s
                 if not started and policy.order != WINDOW and must_save(board, policy, cluster, row, job):

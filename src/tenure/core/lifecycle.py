@@ -24,7 +24,7 @@ SAY_STARTED, SAY_CLAIMED, SAY_UNCLAIMED = int(Happened.STARTED), int(Happened.CL
 SAY_STOPPING, SAY_STOPPED, SAY_REQUEUED = int(Happened.STOPPING), int(Happened.STOPPED), int(Happened.REQUEUED)
 SAY_NOTICE = int(Happened.NOTICE)
 PREEMPTED, NODE_FAILED = int(End.PREEMPTED), int(End.NODE_FAILED)
-CAUSE_PREEMPTED = int(Cause.PREEMPTED)
+CAUSE_PREEMPTED, CAUSE_DRAIN, CAUSE_MOVED = int(Cause.PREEMPTED), int(Cause.DRAIN), int(Cause.MOVED)
 
 #: (phase, event) -> phase. What is not here cannot happen; a test walks it, the docs draw it.
 LEGAL: Mapping[tuple[Phase, Happened], tuple[Phase, ...]] = {
@@ -267,7 +267,7 @@ def stop(lab, board, policy, job, cause, taker, rule, now_s):
     """S15, S22: tell an attempt to stop; it holds its GPUs for its grace. Names the taker, the rule, both ratios."""
     stays, posts = board.stays, board.posts
     budgeted = stays.budgeted[job]
-    if budgeted:
+    if budgeted and (cause == CAUSE_PREEMPTED or cause == CAUSE_DRAIN or cause == CAUSE_MOVED):
         notice(board, job, taker, now_s, now_s)
     grace_s = policy.grace_budgeted_s if budgeted else policy.grace_unbudgeted_s
     row = say(board, SAY_STOPPING, job, now_s)
@@ -436,7 +436,7 @@ def resolve_scale(lab, board, policy, cluster):
     scene.pool_nodes[cluster], scene.pool_first[cluster] = pool, last - pool
     above = policy.plan_above_gpus
     scene.plan_above[cluster] = above if above >= 0 else max(unit, total // 16 // unit * unit)
-    scene.bound_gpus[cluster] = min(2 * unit if total >= 512 else unit, max(1, total // 11))
+    scene.bound_gpus[cluster] = 2 * unit if total >= 512 else unit
 
 
 @kernel

@@ -103,9 +103,12 @@ def spoils_own_promise(lab, board, policy, cluster, row, job, now_s):
 
 
 @kernel
-def has_saved(lab, board, policy, row, job):
-    """S8: its account's debt covers a quarter of what the job will hold beyond its due while protected."""
-    beyond = board.stays.gpus[job] - board.standings.base[row]
+def has_saved(lab, board, policy, cluster, row, job):
+    """S8: larger than its target, and its account's debt covers a quarter of what it will hold beyond its due."""
+    gpus = board.stays.gpus[job]
+    if gpus <= board.standings.target[row] + slack(board, policy, cluster, row, gpus):
+        return False
+    beyond = gpus - board.standings.base[row]
     cost = policy.saved_pm / 1000.0 * beyond * protection_s(policy, lab.jobs.min_runtime_s[job])
     most = board.standings.entitled_ugpu[row] / UGPU * policy.lookback_s / 2.0
     return board.standings.debt[row] >= min(cost, most) and board.standings.debt[row] > 0.0
@@ -236,7 +239,7 @@ def _owed_job(lab, board, policy, cluster, row, job, first_gang, fail_gpus, now_
         board, policy, cluster, row, gpus
     )
     saver = policy.order != WINDOW and must_save(board, policy, cluster, row, job)
-    if not within and not stays.saved[job] and has_saved(lab, board, policy, row, job):
+    if not within and not stays.saved[job] and has_saved(lab, board, policy, cluster, row, job):
         stays.saved[job] = could_ever_fit(lab, board, cluster, job)
     planned_for = gpus > board.scenes.plan_above[cluster] and first_gang
     if planned_for:

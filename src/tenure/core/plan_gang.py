@@ -8,9 +8,9 @@ Until then a promised node takes only work that is gone, or can be stopped, by t
 from __future__ import annotations
 
 from tenure.core.contract import loss_gpu_s
-from tenure.core.fit import node_size_for
+from tenure.core.fit import needs_pool, node_size_for
 from tenure.core.kernel import kernel
-from tenure.core.lifecycle import notice, recount
+from tenure.core.lifecycle import recount
 from tenure.core.order import WINDOW, slack
 from tenure.core.say import say
 from tenure.core.words import NEVER_S, NONE, Happened, NodeState, Phase
@@ -22,7 +22,10 @@ PLANS = 64  #: rows of plans a cluster
 
 @kernel
 def _stays_legal_to_take(lab, board, policy, cluster, job, victim):
-    """At its promise a gang may take unbudgeted work, smaller work of anybody, and work above its target."""
+    """At its promise a gang may take unbudgeted work, smaller work of anybody, and work above its target.
+
+    One that has saved up may also take work of any size of an account in credit (S12).
+    """
     stays, rows = board.stays, board.standings
     if not stays.budgeted[victim] or stays.gpus[victim] < stays.gpus[job]:
         return True
@@ -32,6 +35,8 @@ def _stays_legal_to_take(lab, board, policy, cluster, job, victim):
         return False
     if policy.order == WINDOW:
         return rows.ratio[owner] > rows.ratio[base + stays.account[job]] + policy.window_margin_pm / 1000.0
+    if stays.saved[job] and rows.debt[owner] < 0.0:
+        return True
     left = rows.running[owner] - stays.gpus[victim]
     return left >= rows.target[owner] - slack(board, policy, cluster, owner, stays.gpus[victim])
 
@@ -85,6 +90,18 @@ def _own_clear_s(lab, board, policy, cluster, job, room, now_s):
 
 
 @kernel
+def _insert_by_clear(board, node, clear_s, n):
+    """Put a candidate among `order[:n]`, earliest first; gives how many there are now."""
+    board.by_node.clear_s[node] = clear_s
+    k = n
+    while k > 0 and board.by_node.clear_s[board.order[k - 1]] > clear_s:
+        board.order[k] = board.order[k - 1]
+        k -= 1
+    board.order[k] = node
+    return n + 1
+
+
+@kernel
 def _rank_by_clear(lab, board, policy, cluster, job, size, now_s):
     """Candidates with their instants in `by_node.clear_s`, earliest first in `order`; gives how many."""
     n = 0
@@ -95,13 +112,7 @@ def _rank_by_clear(lab, board, policy, cluster, job, size, now_s):
         clear_s = clear_from_s(lab, board, policy, cluster, job, node, now_s)
         if clear_s == NEVER_S:
             continue
-        board.by_node.clear_s[node] = clear_s
-        k = n
-        while k > 0 and board.by_node.clear_s[board.order[k - 1]] > clear_s:
-            board.order[k] = board.order[k - 1]
-            k -= 1
-        board.order[k] = node
-        n += 1
+        n = _insert_by_clear(board, node, clear_s, n)
     return n
 
 
@@ -110,10 +121,11 @@ def _add_pool(lab, board, policy, cluster, job, size, n, now_s):
     """Candidates of the pool too, for a gang that fits nowhere without it."""
     first = board.scenes.pool_first[cluster]
     for node in range(first, first + board.scenes.pool_nodes[cluster]):
-        if lab.nodes.gpus[node] == size and clear_from_s(lab, board, policy, cluster, job, node, now_s) != NEVER_S:
-            board.by_node.clear_s[node] = clear_from_s(lab, board, policy, cluster, job, node, now_s)
-            board.order[n] = node
-            n += 1
+        if lab.nodes.gpus[node] != size:
+            continue
+        clear_s = clear_from_s(lab, board, policy, cluster, job, node, now_s)
+        if clear_s != NEVER_S:
+            n = _insert_by_clear(board, node, clear_s, n)
     return n
 
 
@@ -188,7 +200,7 @@ def earliest_promise_s(lab, board, policy, cluster, job, own_room, now_s):
         size = lab.clusters.node_gpus[cluster]
     need = max(1, board.stays.gpus[job] // size)
     n = _rank_by_clear(lab, board, policy, cluster, job, size, now_s)
-    if n < need:
+    if n < need and needs_pool(lab, board, cluster, job, size, need):
         n = _add_pool(lab, board, policy, cluster, job, size, n, now_s)
     if n < need:
         return NEVER_S, need, n
@@ -212,7 +224,7 @@ def _free_plan_row(board, cluster):
 
 @kernel
 def plan(lab, board, policy, cluster, job, own_room, rule, now_s):
-    """Make and pin a promise for the job if one can be made; notices go to what runs there. True if made.
+    """Make and pin a promise for the job if one can be made; True if made.
 
     `own_room`: GPUs the account's other work may hold at that instant; negative = do not wait for it.
     """
@@ -242,12 +254,6 @@ def plan(lab, board, policy, cluster, job, own_room, rule, now_s):
     board.scenes.n_plans[cluster] += 1
     out = say(board, SAY_PLANNED, job, now_s)
     board.out.x[out] = at_s
-    for k in range(need):
-        node = board.chosen[k]
-        for m in range(posts.n_jobs[node]):
-            other = board.on_node[node, m]
-            if board.stays.phase[other] == RUNNING and board.stays.budgeted[other]:
-                notice(board, other, job, at_s, now_s)
     return True
 
 

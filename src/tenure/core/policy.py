@@ -50,4 +50,5 @@ class Policy(NamedTuple):
     back_off_s: int = 1800  #: an unbudgeted job stopped k times rests k times so long
     lengthen_weight: int = 3  #: placement: GPUs' worth of one hour by which a node's protection grows
     window_margin_pm: int = 20  #: order window: the victim's ratio must exceed the taker's by so much
+    loans: int = 1  #: what nobody else can use goes to any budgeted job that fits (0: only to unbudgeted work)
     tick_s: int = 300

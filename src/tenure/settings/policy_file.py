@@ -205,6 +205,14 @@ KNOBS = (
         1000,
         "order window: by how much the victim's ratio exceeds the taker's",
     ),
+    Knob(
+        "loans",
+        "loans",
+        "flag",
+        0,
+        1,
+        "what nobody else can use goes to any budgeted job that fits; false: only to unbudgeted work",
+    ),
     Knob("tick", "tick_s", "duration", 1, DAY_S, "a turn happens at least so often"),
 )
 BY_KEY = {knob.key: knob for knob in KNOBS}
