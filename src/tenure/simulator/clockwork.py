@@ -379,7 +379,7 @@ def _next_instant(lab, board, policy, world, rule):
     nothing_to_come = t_s == NEVER_S and clock.now_s[0] > clock.last_start_s[0] + STALE_S
     if rule != FIFO and rule != BACKFILL and not nothing_to_come:
         for cluster in range(len(lab.clusters)):
-            if board.scenes.n_waiting[cluster] > 0 or board.counts.n_claims[0] > 0:
+            if board.scenes.n_waiting[cluster] > 0 or board.counts.n_claims[0] > 0 or board.scenes.n_sick[cluster] > 0:
                 return min(t_s, (clock.now_s[0] // policy.tick_s + 1) * policy.tick_s)
     return t_s
 

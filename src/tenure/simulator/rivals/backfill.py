@@ -7,7 +7,7 @@ ran to its `max_runtime`. Later jobs may start now if they end by then, or take 
 
 from __future__ import annotations
 
-from tenure.core.claims import within_limits
+from tenure.core.claims import pass_drains, within_limits
 from tenure.core.fit import choose_by_rack, find_place, node_size_for, suits
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import start
@@ -125,8 +125,12 @@ def _take_spare(board, lab, job):
 
 @kernel
 def backfill_turn(lab, board, policy, now_s):
-    """One turn, all clusters: in order, then the head's reservation, then who fits beside it."""
+    """One turn, all clusters: in order, then the head's reservation, then who fits beside it.
+
+    EASY looks at the whole queue: `policy.depth` does not bound it.
+    """
     for cluster in range(len(lab.clusters)):
+        pass_drains(lab, board, policy, cluster, now_s)
         if board.scenes.n_waiting[cluster] == 0 or board.scenes.free[cluster] == 0:
             continue
         entry = start_in_order(lab, board, policy, cluster, now_s)
@@ -135,7 +139,7 @@ def backfill_turn(lab, board, policy, now_s):
         at_s = _reserve(lab, board, policy, cluster, board.entries.job[entry], now_s)
         entry = board.entries.next[entry]
         looked = 0
-        while entry != NONE and looked < policy.depth and board.scenes.free[cluster] > 0:
+        while entry != NONE and board.scenes.free[cluster] > 0:
             following = board.entries.next[entry]
             job = board.entries.job[entry]
             looked += 1

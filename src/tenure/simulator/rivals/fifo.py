@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenure.core.board import BUDGETED, LANES
-from tenure.core.claims import within_limits
+from tenure.core.claims import pass_drains, within_limits
 from tenure.core.fit import could_ever_fit, find_place
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import start
@@ -35,5 +35,6 @@ def start_in_order(lab, board, policy, cluster, now_s):
 def fifo_turn(lab, board, policy, now_s):
     """One turn, all clusters."""
     for cluster in range(len(lab.clusters)):
+        pass_drains(lab, board, policy, cluster, now_s)
         if board.scenes.n_waiting[cluster] > 0 and board.scenes.free[cluster] > 0:
             start_in_order(lab, board, policy, cluster, now_s)

@@ -2,7 +2,8 @@
 
 What many labs run today: jobs go by level, then arrival; a team's jobs within its quota (its entitlement)
 are never stopped; what it runs beyond is stopped as soon as a job within another team's quota needs the
-room, lowest level and newest first. Nobody is reserved anything.
+room, lowest level and newest first. Nobody is reserved anything. A sick node is left as under any policy,
+when the protection a job declares is over.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 from tenure.core.board import BUDGETED, LANES
 from tenure.core.claims import pass_claims, pass_drains, within_limits
 from tenure.core.columns import UGPU
+from tenure.core.contract import protection_s
 from tenure.core.fit import find_place, node_size_for, suits
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import claim, start, stop
@@ -19,6 +21,7 @@ from tenure.core.words import NEVER_S, NONE, Cause, NodeState, Phase, Rule
 
 LEVEL, LOWER_LEVEL = int(Rule.LEVEL), int(Rule.LOWER_LEVEL)
 RUNNING, UP, PREEMPTED = int(Phase.RUNNING), int(NodeState.UP), int(Cause.PREEMPTED)
+DRAINING, DRAIN, BY_DRAIN = int(NodeState.DRAINING), int(Cause.DRAIN), int(Rule.DRAINING)
 
 
 @kernel
@@ -128,10 +131,27 @@ def _settle_started(lab, board, policy, cluster, said, now_s):
 
 
 @kernel
+def _leave_sick(lab, board, policy, cluster, now_s):
+    """S19: work within its quota, which order never stops, leaves a draining node all the same."""
+    if board.scenes.n_sick[cluster] == 0:
+        return
+    first = lab.clusters.first_node[cluster]
+    for node in range(first, first + lab.clusters.n_nodes[cluster]):
+        if board.posts.state[node] != DRAINING:
+            continue
+        for k in range(board.posts.n_jobs[node]):
+            job = board.on_node[node, k]
+            kept_s = protection_s(policy, lab.jobs.min_runtime_s[job])
+            if board.stays.phase[job] == RUNNING and now_s >= board.stays.started_s[job] + kept_s:
+                stop(lab, board, policy, job, DRAIN, NONE, BY_DRAIN, now_s)
+
+
+@kernel
 def priority_turn(lab, board, policy, now_s):
     """One turn, all clusters: by level, then arrival."""
     for cluster in range(len(lab.clusters)):
         pass_drains(lab, board, policy, cluster, now_s)
+        _leave_sick(lab, board, policy, cluster, now_s)
         said = board.counts.n_out[0]
         pass_claims(lab, board, policy, cluster, now_s)
         _settle_started(lab, board, policy, cluster, said, now_s)
