@@ -258,6 +258,6 @@ def test_a_held_job_starts_when_it_is_released(told: Told) -> None:
 def test_a_saver_starts_and_a_quick_job_is_not_behind_it(told: Told) -> None:
     played = told("reason_behind_own")
     assert 4 * HOUR <= played.starts("quick")[0] <= 4 * HOUR + GRACE_S + TURN_S
-    # a debt of 24 GPU-hours at no more than 4 GPUs cannot be saved up in less than 6 hours
+    # a debt of 48 GPU-hours at no more than 8 GPUs cannot be saved up in less than 6 hours
     assert 6 * HOUR <= played.starts("large")[0] <= 9 * HOUR
     assert played.starts("later")[0] >= 6 * HOUR

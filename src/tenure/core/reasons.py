@@ -279,6 +279,8 @@ def free_gpus(lab, board, policy, cluster, job, now_s):
 @kernel
 def _why_by_free_gpus(lab, board, policy, cluster, job, now_s):
     """Work that takes what is free and nothing else."""
+    if board.scenes.free[cluster] < board.stays.gpus[job]:
+        return NO_FREE_GPUS, NONE
     total, _ = free_gpus(lab, board, policy, cluster, job, now_s)
     return (SHAPE if total >= board.stays.gpus[job] else NO_FREE_GPUS), NONE
 
@@ -297,9 +299,21 @@ def _why_in_one_list(lab, board, policy, cluster, job, spot, now_s):
 
 
 @kernel
+def has_limit(lab, account):
+    """Whether its own or any account above has a hard limit."""
+    while account != NONE:
+        if lab.accounts.max_gpus[account] < NEVER_S:
+            return True
+        account = lab.accounts.parent[account]
+    return False
+
+
+@kernel
 def limited_work_of(lab, board, policy, row, account):
     """A budgeted job of the account that waits on a limit: its unbudgeted work takes no GPUs before it."""
     if board.standings.running[row] + 0.5 > board.standings.target[row] and policy.order != WINDOW:
+        return NONE
+    if not has_limit(lab, account):
         return NONE
     for lane in range(QUICK, BUDGETED + 1):
         entry, looked = board.queues.head[row * LANES + lane], 0
