@@ -86,11 +86,17 @@ def unsaved_s(lab, board, job, now_s):
 
 
 @kernel
+def lost_gpu_s(lab, board, job, now_s):
+    """Work that a stop now would lose, and the restart."""
+    return float(board.stays.gpus[job]) * (unsaved_s(lab, board, job, now_s) + lab.jobs.restart_s[job])
+
+
+@kernel
 def loss_gpu_s(lab, board, policy, job, now_s):
-    """S13: what stopping it costs: work since its save, the restart, and a toll that grows with its stops."""
+    """S13: what stopping it costs: what it loses, and a toll that grows with its stops."""
     stays = board.stays
     gpus = stays.gpus[job]
-    cost = float(gpus) * (unsaved_s(lab, board, job, now_s) + lab.jobs.restart_s[job])
+    cost = lost_gpu_s(lab, board, job, now_s)
     if stays.budgeted[job]:
         return cost + float(policy.restart_penalty_s) * gpus * (1 + stays.preempted[job])
     return cost * (1 + stays.preempted[job])
