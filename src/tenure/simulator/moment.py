@@ -6,6 +6,7 @@ arrives as any other does, and the same code decides that decides for everybody.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from tenure.core.explain import (
     moment_text,
     span_text,
 )
+from tenure.core.order import FAR
 from tenure.core.outlook import LOOK, VERDICT, judge_entry, look_entry
 from tenure.core.policy import Policy
 from tenure.core.tables import columns, empty
@@ -220,7 +222,7 @@ class Moment:
         return {
             "account": self._path(account),
             "cluster": self.names.clusters[cluster],
-            "ratio": float(row["ratio"]) if row["entitled_ugpu"] > 0 else None,
+            "ratio": float(row["ratio"]) if row["ratio"] < FAR else None,
             "entitlement": float(row["entitled_ugpu"]) / UGPU,
             "target": float(row["target"]),
             "running": int(row["running"]),
@@ -230,43 +232,56 @@ class Moment:
     def _before(self, stage: Stage, seen: Any) -> dict[str, Any]:
         """Rank of its account, and what stands before the job: of accounts ahead, and of its own."""
         board, cluster = stage.board, int(seen["cluster"])
-        n, base = len(stage.lab.accounts), cluster * len(stage.lab.accounts)
-        mine = base + int(board.stays["account"][self.row])
-        place = int(seen["place"])
-        own_gpus = int(self._ahead_in_list(stage, cluster, place).sum())
-        ahead, rank = [], 1
-        for row in board.walk[: int(seen["leaves"])].tolist() if not board.counts["one_list"][0] else []:
-            if row == mine:
-                break
-            lists = board.queues[row * LANES + QUICK : row * LANES + UNBUDGETED]
-            if int(lists["n"].sum()):
-                rank += 1
-                told = self._standing(stage, cluster, row % n)
-                ahead.append(
-                    {key: told[key] for key in ("account", "ratio", "target", "running")}
-                    | {"jobs": int(lists["n"].sum()), "gpus": int(lists["gpus"].sum())}
-                )
+        mine = int(board.stays["account"][self.row])
+        listed = self._ahead_in_list(stage, cluster, int(seen["place"]))
+        own = listed[board.stays["account"][listed] == mine]
+        own_gpus = int(board.stays["gpus"][own].sum())
+        ahead = []
+        for account, n_jobs, gpus in self._accounts_ahead(stage, seen, listed):
+            told = self._standing(stage, cluster, account)
+            kept = {key: told[key] for key in ("account", "ratio", "target", "running")}
+            ahead.append(kept | {"jobs": n_jobs, "gpus": gpus})
         return {
-            "rank": rank,
+            "rank": len(ahead) + 1,
             "accounts_ahead": ahead,
-            "own_jobs_before": place,
+            "own_jobs_before": len(own),
             "own_gpus_before": own_gpus,
-            "jobs_before": place + sum(one["jobs"] for one in ahead),
+            "jobs_before": len(own) + sum(one["jobs"] for one in ahead),
             "gpus_before": own_gpus + sum(one["gpus"] for one in ahead),
         }
 
+    def _accounts_ahead(
+        self, stage: Stage, seen: Any, listed: NDArray[np.int64]
+    ) -> Iterator[tuple[int, int, int]]:
+        """(account, waiting jobs, their GPUs) of those asked before its own, in order."""
+        board, n = stage.board, len(stage.lab.accounts)
+        mine = int(board.stays["account"][self.row])
+        if board.counts["one_list"][0]:  # no accounts are asked: whoever stands before it in the one list
+            accounts, gpus = board.stays["account"][listed], board.stays["gpus"][listed]
+            for account in dict.fromkeys(accounts.tolist()):
+                if account != mine:
+                    theirs = accounts == account
+                    yield account, int(theirs.sum()), int(gpus[theirs].sum())
+            return
+        for row in board.walk[: int(seen["leaves"])].tolist():
+            if row % n == mine:
+                return
+            lists = board.queues[row * LANES + QUICK : row * LANES + UNBUDGETED]
+            if int(lists["n"].sum()):
+                yield row % n, int(lists["n"].sum()), int(lists["gpus"].sum())
+
     def _ahead_in_list(self, stage: Stage, cluster: int, place: int) -> NDArray[np.int64]:
-        """GPUs of the jobs before it in its own list."""
-        board, entries = stage.board, stage.board.entries
+        """The jobs before it in its own list, first come first."""
+        entries = stage.board.entries
         first = int(stage.lab.jobs["first_entry"][self.row])
         rows = range(first, first + int(stage.lab.jobs["clusters"][self.row]).bit_count())
         n = len(stage.lab.accounts) * LANES
         entry = next((row for row in rows if int(entries["queue"][row]) // n == cluster), NONE)
-        gpus: list[int] = []
-        while entry != NONE and len(gpus) < place:
+        jobs: list[int] = []
+        while entry != NONE and len(jobs) < place:
             entry = int(entries["prev"][entry])
-            gpus.append(int(board.stays["gpus"][entries["job"][entry]]))
-        return np.array(gpus, np.int64)
+            jobs.append(int(entries["job"][entry]))
+        return np.array(jobs[::-1], np.int64)
 
     def _stops(self, stage: Stage, told: Any) -> list[dict[str, Any]]:
         """Whom it stops now: by which rule, both ratios, and what is lost."""
@@ -347,15 +362,19 @@ class Moment:
         if taker != NONE:
             told["mine"] = self._standing(stage, cluster, int(stays["account"][taker]))["ratio"]
             told["rule"] = Rule(rule).name.lower()
-        told["sentence"] = self._say_verdict(told, rule)
+        told["sentence"] = self._say_verdict(stage, told, rule)
         return told
 
-    def _say_verdict(self, told: dict[str, Any], rule: int) -> str:
+    def _say_verdict(self, stage: Stage, told: dict[str, Any], rule: int) -> str:
         from_s = told["interruptible_from_s"]
         since = "" if from_s is None or from_s <= self.at_s else f"protected until {self.when(from_s)}; then "
         if from_s is None:
             return "this policy never stops it"
         if told["for"] is None:
+            if stage.board.counts["one_list"][0]:
+                return (
+                    f"{since}beyond its team's quota: stopped as soon as work within another's needs the GPUs"
+                )
             if not told["spare"]:
                 return f"{since}its account would fall below its target without it"
             return f"{since}may be stopped, and nobody who waits may take its place"
@@ -449,4 +468,4 @@ def _bounds(stage: Stage, reason: Reason, known_s: int, at_s: int) -> dict[str, 
 
 
 def _percent(part: float | None) -> str:
-    return "none" if part is None else f"{100 * part:.0f} %"
+    return "0 %" if part is None else f"{100 * part:.0f} %"
