@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from checker_facts import Attempt, Facts, Job, facts_of
+from checker_facts import NEVER_S, Attempt, Facts, Job, facts_of
 from checker_promises import Promises
 from checker_sums import Shares
 
@@ -117,7 +117,7 @@ class Checker:
             for job in sorted(self.on[node]):
                 attempt = self.jobs[job].attempt
                 if attempt and attempt.stopping is None:
-                    leaves_s = max(since, attempt.protected_until_s) + self.facts.notice_s
+                    leaves_s = max(since, attempt.leaves_s) + self.facts.notice_s
                     if leaves_s < t and not attempt.told_late:
                         attempt.told_late = True
                         self.says(line, "S19", f"{job} was due to leave draining {node} by {leaves_s}")
@@ -187,16 +187,12 @@ class Checker:
             self.says(line, "life", f"{job.id} starts while held")
         if line["attempt"] != job.attempts + 1:
             self.says(line, "life", f"attempt {line['attempt']} of {job.id} follows attempt {job.attempts}")
-        length_s = min(job.min_runtime_s, self.facts.max_protected_s)
-        if line["protected_until_s"] != t + length_s:
-            self.says(
-                line, "S10", f"{job.id} is protected until {line['protected_until_s']}, not {t + length_s}"
-            )
+        protected_s, leaves_s = self.protection(line, job)
         if not job.min_runtime_s and job.stops and t < job.last_stop_s + job.stops * self.facts.back_off_s:
             self.says(line, "S8", f"{job.id}, unbudgeted and stopped {job.stops} times, is back too soon")
         self.shape(line, job)
         self.promises.started(line, job)
-        job.start(Attempt(line["attempt"], t, dict(line["nodes"]), t + length_s))
+        job.start(Attempt(line["attempt"], t, dict(line["nodes"]), protected_s, leaves_s))
         for node, gpus in line["nodes"].items():
             if node not in self.facts.nodes:
                 continue  # told by `shape`
@@ -208,6 +204,20 @@ class Checker:
             if self.state[node] != "up":
                 self.says(line, "S19", f"{job.id} starts on {node}, which is {self.state[node]}")
         self.charge(line, job, job.gpus)
+
+    def protection(self, line: Mapping[str, Any], job: Job) -> tuple[int, int]:
+        """S10: until when order may not stop the attempt that starts, and from when a drain may."""
+        told, t = line["protected_until_s"], line["t"]
+        until_s = t + min(job.min_runtime_s, self.facts.max_protected_s)
+        if not self.facts.quotas:
+            if told != until_s:
+                self.says(line, "S10", f"{job.id} is protected until {told}, not {until_s}")
+            return until_s, until_s
+        if told is None and job.min_runtime_s:
+            return NEVER_S, until_s
+        if told != t:
+            self.says(line, "S10", f"{job.id} is protected until {told}, neither for good nor not at all")
+        return t, t
 
     def shape(self, line: Mapping[str, Any], job: Job) -> None:
         """S18 and what a job may ask for: whole gangs, one node up to a node's size, its own wishes."""
@@ -257,7 +267,7 @@ class Checker:
             return
         if attempt.stopping:
             self.says(line, "S15", f"notice to {job.id}, which is stopping already")
-        if line["interruptible_at_s"] < attempt.protected_until_s:
+        if line["interruptible_at_s"] < min(attempt.protected_until_s, attempt.leaves_s):
             self.says(line, "S15", f"{job.id} is told {line['interruptible_at_s']}, inside its protection")
         attempt.notice = line
 
@@ -283,8 +293,9 @@ class Checker:
     def may_stop(self, line: Mapping[str, Any], job: Job, attempt: Attempt) -> None:
         """S10–S12, S15: which attempts may be told to stop now, and for what."""
         cause, t = line["cause"], line["t"]
-        if cause in BY_US and t < attempt.protected_until_s:
-            self.says(line, "S10", f"{job.id} is stopped at {t}, protected until {attempt.protected_until_s}")
+        until_s = attempt.leaves_s if cause == "drain" else attempt.protected_until_s
+        if cause in BY_US and t < until_s:
+            self.says(line, "S10", f"{job.id} is stopped at {t}, protected until {until_s}")
         if cause in BY_US and job.min_runtime_s:
             if attempt.notice is None:
                 self.says(line, "S15", f"{job.id} is stopped without notice")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+NEVER_S = 1 << 60
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -49,6 +50,7 @@ class Facts:
     back_off_s: int
     quick_runtime_s: int
     quick_gpus: int
+    quotas: bool  #: policy `priority`: within its quota work is kept for good, beyond it not at all
 
     def grace_s(self, job: Job) -> int:
         return self.grace_budgeted_s if job.min_runtime_s else self.grace_unbudgeted_s
@@ -66,6 +68,7 @@ class Attempt:
     t: int
     nodes: dict[str, int]
     protected_until_s: int
+    leaves_s: int  #: from when it leaves a draining node
     notice: Mapping[str, Any] | None = None
     stopping: Mapping[str, Any] | None = None
     grace_until_s: int | None = None
@@ -167,6 +170,7 @@ def facts_of(
         back_off_s=knob("back_off", 1800),
         quick_runtime_s=knob("quick_runtime", 900),
         quick_gpus=int(knobs.get("quick_gpus") or 8),
+        quotas=knobs.get("rule", knobs.get("name")) == "priority",
     )
 
 
