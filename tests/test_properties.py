@@ -86,7 +86,8 @@ def test_turns_reach_a_fixed_point(scenario: dict[str, Any]) -> None:
     played = play(scenario)
     late = [x for x in played.lines if x["t"] > 3 * DAY and x["event"] in ("started", "stopping", "stopped")]
     assert late == []
-    assert played.measures["speed"]["turns"] >= 1000
+    if played.measures["jobs"]["waiting"]:  # else no turn is due
+        assert played.measures["speed"]["turns"] >= 1000
 
 
 @tried

@@ -111,6 +111,12 @@ def test_s12_a_quick_job_waits_for_quick_jobs(told: Told) -> None:
     assert played.starts("b") == [HOUR]
 
 
+def test_s12_a_quick_job_is_not_safe_for_ever(told: Told) -> None:
+    played = told("s12_what_says")
+    (stop,) = played.events("stopping")
+    assert (stop["t"], stop["by"], stop["account"]) == (8 * HOUR, "b", "a")
+
+
 def test_s12_a_quick_job_takes_what_may_be_taken(told: Told) -> None:
     played = told("s12_a_quick_job_takes")
     (stop,) = played.events("stopping")

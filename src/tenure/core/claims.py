@@ -5,7 +5,7 @@ Also S19: what runs on a draining node leaves when its protection ends.
 
 from __future__ import annotations
 
-from tenure.core.contract import interruptible, loss_gpu_s, rule_to_take
+from tenure.core.contract import interruptible, loss_gpu_s, rule_to_take, safe_until_s
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import claim, give_up_claim, notice, start, stop
 from tenure.core.plan_gang import PLANS, unplan
@@ -108,13 +108,15 @@ def pass_drains(lab, board, policy, cluster, now_s):
 
 
 @kernel
-def _pick_on(lab, board, node, n, now_s):
+def _pick_on(lab, board, policy, node, taker, n, now_s):
     """Pick every running attempt of a promised node; n or -1 if one of them may not be stopped yet."""
     for k in range(board.posts.n_jobs[node]):
         job = board.on_node[node, k]
         if board.stays.phase[job] != RUNNING or board.by_job.stamp[job] == board.counts.stamp[0]:
             continue
         if not interruptible(board, job, PREEMPTED, now_s):
+            return -1
+        if now_s < safe_until_s(lab, board, policy, job, taker):
             return -1
         board.by_job.stamp[job] = board.counts.stamp[0]
         board.picked[n] = job
@@ -157,7 +159,7 @@ def _keep_promise(lab, board, policy, row, now_s):
     node, n = plans.first_node[row], 0
     for k in range(plans.n_nodes[row]):
         board.chosen[k] = node
-        picked = _pick_on(lab, board, node, n, now_s)
+        picked = _pick_on(lab, board, policy, node, job, n, now_s)
         if picked < 0:
             drop_picks(lab, board, 0, n)
             return

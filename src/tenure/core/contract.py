@@ -34,6 +34,19 @@ def interruptible(board, job, cause, now_s):
 
 
 @kernel
+def safe_until_s(lab, board, policy, victim, taker):
+    """S10, S12: until when a running attempt is safe from this taker, whatever the targets.
+
+    A quick job never stops a quick job: for as long as any protection may last. What says 15 minutes and runs for
+    days is work like any other then; else it would keep an account from its part for ever.
+    """
+    stays = board.stays
+    if stays.quick[victim] and stays.quick[taker]:
+        return stays.started_s[victim] + policy.max_protected_s
+    return stays.protected_until_s[victim] if stays.budgeted[victim] else stays.started_s[victim]
+
+
+@kernel
 def rule_to_take(lab, board, policy, victim, taker, now_s):
     """S12: the rule by which `taker` may take the place of `victim`, judged after the swap; 0 = none.
 
@@ -44,7 +57,7 @@ def rule_to_take(lab, board, policy, victim, taker, now_s):
         return NOT_LEGAL
     if not stays.budgeted[victim]:
         return FREE_WORK
-    if stays.quick[victim] and stays.quick[taker]:
+    if now_s < safe_until_s(lab, board, policy, victim, taker):
         return NOT_LEGAL
     cluster = stays.cluster[victim]
     base = cluster * len(lab.accounts)

@@ -7,7 +7,7 @@ Until then a promised node takes only work that is gone, or can be stopped, by t
 
 from __future__ import annotations
 
-from tenure.core.contract import loss_gpu_s
+from tenure.core.contract import loss_gpu_s, safe_until_s
 from tenure.core.fit import needs_pool, node_size_for
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import recount
@@ -59,8 +59,7 @@ def clear_from_s(lab, board, policy, cluster, job, node, now_s):
             continue
         if not _stays_legal_to_take(lab, board, policy, cluster, job, other):
             return NEVER_S
-        if stays.budgeted[other]:
-            latest_s = max(latest_s, stays.protected_until_s[other])
+        latest_s = max(latest_s, safe_until_s(lab, board, policy, other, job))
     return latest_s
 
 

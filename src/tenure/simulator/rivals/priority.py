@@ -66,7 +66,16 @@ def _worse(lab, board, job, other):
 
 
 @kernel
-def _pick_on_node(lab, board, node, need, n):
+def _may_take(board, job, taker):
+    """What runs beyond a quota makes way for another team's quota, unbudgeted work for any."""
+    stays = board.stays
+    if not stays.soft[job] or stays.phase[job] != RUNNING:
+        return False
+    return not stays.budgeted[job] or stays.account[job] != stays.account[taker]
+
+
+@kernel
+def _pick_on_node(lab, board, node, taker, need, n):
     """Pick preemptible attempts on the node until `need` GPUs are there; n or -1 if they are too few."""
     stays, stamp = board.stays, board.counts.stamp[0]
     room = board.posts.avail[node]
@@ -74,7 +83,7 @@ def _pick_on_node(lab, board, node, need, n):
         worst = NONE
         for k in range(board.posts.n_jobs[node]):
             job = board.on_node[node, k]
-            if stays.soft[job] and stays.phase[job] == RUNNING and board.by_job.stamp[job] != stamp:
+            if board.by_job.stamp[job] != stamp and _may_take(board, job, taker):
                 if worst == NONE or _worse(lab, board, job, worst):
                     worst = job
         if worst == NONE:
@@ -102,7 +111,7 @@ def _clear_for(lab, board, policy, cluster, job, now_s):
             continue
         if size > 0 and (lab.nodes.gpus[node] != size or board.posts.pledged[node] > 0):
             continue
-        picked = _pick_on_node(lab, board, node, each, n)
+        picked = _pick_on_node(lab, board, node, job, each, n)
         if picked < 0:
             continue
         n = picked
