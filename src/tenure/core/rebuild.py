@@ -75,7 +75,7 @@ def rebuild(lab: Lab, policy: Policy, record: Record, now_s: int) -> Board:
     _set_plans(lab, board, record)
     _set_rooms(lab, board)
     _set_lists(lab, board)
-    _soften(lab, board, now_s)
+    soften(lab, board, now_s)
     _set_rates(board, policy, record.rates, now_s)
     _set_standings(lab, board)
     _set_purses(lab, board)
@@ -95,7 +95,7 @@ def _set_stays(lab: Lab, board: Board, policy: Policy, record: Record) -> None:
         stays["n_nodes"] += np.bincount(holdings["job"], minlength=len(stays))
 
 
-def _soften(lab: Lab, board: Board, now_s: int) -> None:
+def soften(lab: Lab, board: Board, now_s: int) -> None:
     """Say of each running attempt whether it is past its protection, and of each node how many GPUs are."""
     stays, posts = board.stays, board.posts
     past = ~stays["budgeted"] | (stays["protected_until_s"] <= now_s)
