@@ -159,7 +159,12 @@ EVENT = table_type(
 )
 PLACEMENT = table_type(node=I4, gpus=I4)
 
-SCRATCH_ACCOUNT = table_type(taken=I8, next_entry=I8)
+SCRATCH_ACCOUNT = table_type(
+    taken=I8,  #: GPUs that the set of victims under trial takes from it
+    next_entry=I8,
+    fail_gpus=I8,  #: this pass: a job so large, protected so long, found no victims; what asks no less won't either
+    fail_s=I8,
+)
 SCRATCH_NODE = table_type(cost=F8, clear_s=I8, key=F8, stamp=I8)
 SCRATCH_JOB = table_type(stamp=I8)
 

@@ -10,7 +10,15 @@ from tenure.core.fit import any_room, could_ever_fit, find_place
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import notice
 from tenure.core.order import WINDOW, slack
-from tenure.core.owed import NO_LIMIT, STARTED, _fit_or_clear, must_save, spoils_own_promise, start_here
+from tenure.core.owed import (
+    NO_LIMIT,
+    STARTED,
+    fit_or_clear,
+    forget_failures,
+    must_save,
+    spoils_own_promise,
+    start_here,
+)
 from tenure.core.words import NONE, Phase, Rule
 
 RUNNING = int(Phase.RUNNING)
@@ -48,7 +56,8 @@ def pass_crossing(lab, board, policy, cluster, leaves, now_s):
             return
         row = board.walk[k]
         entry = queues.head[row * LANES + BUDGETED]
-        looked, fail_gpus = 0, NO_LIMIT
+        looked = 0
+        forget_failures(board, row)
         while entry != NONE and looked < policy.depth and rows.running[row] < rows.target[row]:
             following = entries.next[entry]
             job = entries.job[entry]
@@ -62,8 +71,7 @@ def pass_crossing(lab, board, policy, cluster, leaves, now_s):
             gap = rows.target[row] + slack(board, policy, cluster, row, gpus) - rows.running[row]
             fits_loan = gpus > gap and loans + more <= room and within_limits(lab, board, job, gpus)
             if fits_loan and not spoils_own_promise(lab, board, policy, cluster, row, job, now_s):
-                done, fail_gpus = _fit_or_clear(lab, board, policy, cluster, job, CROSSING, fail_gpus, now_s)
-                if done == STARTED:
+                if fit_or_clear(lab, board, policy, cluster, job, CROSSING, now_s) == STARTED:
                     loans += more
             entry = following
         board.counts.looked[0] += looked
@@ -116,13 +124,20 @@ def pass_unbudgeted(lab, board, policy, cluster, now_s):
 
 
 @kernel
-def _someone_is_short(board, policy, leaves):
-    """Whether an account with budgeted work waiting is below its target."""
+def _someone_is_short(board, policy, cluster, leaves):
+    """Whether a job waits that its account's target has room for: what is lent now might be part of its place."""
+    rows = board.standings
     for k in range(leaves):
         row = board.walk[k]
-        if board.queues.n[row * LANES + QUICK] + board.queues.n[row * LANES + BUDGETED] > 0:
-            if board.standings.running[row] + 0.5 <= board.standings.target[row]:
-                return True
+        for lane in range(QUICK, BUDGETED + 1):
+            entry = board.queues.head[row * LANES + lane]
+            looked = 0
+            while entry != NONE and looked < policy.depth:
+                gpus = board.stays.gpus[board.entries.job[entry]]
+                if rows.running[row] + gpus <= rows.target[row] + slack(board, policy, cluster, row, gpus):
+                    return True
+                entry = board.entries.next[entry]
+                looked += 1
     return False
 
 
@@ -137,7 +152,7 @@ def pass_loans(lab, board, policy, cluster, leaves, now_s):
     fail_gpus, fail_s = NO_LIMIT, 0
     loans, due = _loans_out(lab, board, cluster)
     room = board.scenes.healthy[cluster] - due - _pool_gpus(lab, board, cluster)
-    if policy.order == WINDOW or not _someone_is_short(board, policy, leaves):
+    if policy.order == WINDOW or not _someone_is_short(board, policy, cluster, leaves):
         room = float(NO_LIMIT)
     for k in range(leaves):
         row = board.walk[k]

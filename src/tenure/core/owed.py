@@ -5,7 +5,7 @@ from __future__ import annotations
 from tenure.core.board import BUDGETED, LANES, QUICK
 from tenure.core.claims import take_place, within_limits
 from tenure.core.columns import UGPU
-from tenure.core.contract import loss_gpu_s, protection_s
+from tenure.core.contract import loss_gpu_s, lost_gpu_s, protection_s
 from tenure.core.fit import could_ever_fit, find_place
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import start
@@ -13,9 +13,9 @@ from tenure.core.order import WINDOW, slack
 from tenure.core.plan_gang import plan, unplan
 from tenure.core.say import say
 from tenure.core.victims import find_node_to_clear, find_nodes_to_clear
-from tenure.core.words import NEVER_S, NONE, Happened, Phase, Rule
+from tenure.core.words import NEVER_S, NONE, Happened, Kind, Phase, Rule
 
-RUNNING, STOPPING = int(Phase.RUNNING), int(Phase.STOPPING)
+RUNNING, STOPPING, SESSION = int(Phase.RUNNING), int(Phase.STOPPING), int(Kind.SESSION)
 OWED, BY_QUICK, PLANNED, SAVED_UP = int(Rule.OWED), int(Rule.QUICK), int(Rule.PLANNED), int(Rule.SAVED_UP)
 AT_HEAD = int(Happened.FIRST_AT_HEAD)
 NO_LIMIT = 1 << 40  #: GPUs
@@ -48,12 +48,29 @@ def find_to_clear(lab, board, policy, cluster, job, now_s):
 
 
 @kernel
-def _is_patient(board, policy, cluster, job, loss, now_s):
-    """A set that loses much waits a while for a cheaper moment; not for quick jobs, nor for those with plans."""
+def is_overdue(board, policy, row):
+    """An account owed more than a small part of what a lookback entitles it to: bad luck with shapes, not timing."""
+    entitled = board.standings.entitled_ugpu[row] / UGPU
+    return board.standings.debt[row] * 1000.0 > policy.plan_debt_pm * entitled * policy.lookback_s
+
+
+@kernel
+def _is_patient(lab, board, policy, cluster, job, n, now_s):
+    """A set `picked[:n]` that loses much waits for a cheaper moment; not for quick jobs, nor those with plans.
+
+    What counts is work lost: the toll for earlier stops (`loss_gpu_s`) gets no cheaper by waiting.
+    """
     stays = board.stays
     if stays.quick[job] or stays.gpus[job] > board.scenes.plan_above[cluster]:
         return False
-    if loss <= float(policy.patience_loss_s) * stays.gpus[job]:
+    if is_overdue(board, policy, cluster * len(lab.accounts) + stays.account[job]):
+        return False
+    lost = 0.0
+    for k in range(n):
+        if lab.jobs.kind[board.picked[k]] == SESSION:  # who takes one has waited two hours for it
+            return False
+        lost += lost_gpu_s(lab, board, board.picked[k], now_s)
+    if lost <= float(policy.patience_loss_s) * stays.gpus[job]:
         return False
     if stays.patient_s[job] == NEVER_S:
         stays.patient_s[job] = now_s
@@ -202,21 +219,45 @@ def _cheapest_unbudgeted(lab, board, policy, cluster, above, now_s):
 
 
 @kernel
-def _fit_or_clear(lab, board, policy, cluster, job, rule, fail_gpus, now_s):
-    """Start on free GPUs, else claim against the least loss. (outcome, smallest size that found no victims)."""
+def forget_failures(board, row):
+    """A pass begins with the account: nothing is known yet of what finds no victims."""
+    board.by_account.fail_gpus[row], board.by_account.fail_s[row] = NO_LIMIT, 0
+
+
+@kernel
+def _is_hopeless(lab, board, policy, row, job):
+    """Whether a job that asks for no more than this one has found no victims in this pass."""
+    if board.stays.gpus[job] < board.by_account.fail_gpus[row] or board.stays.saved[job]:
+        return False
+    return protection_s(policy, lab.jobs.min_runtime_s[job]) >= board.by_account.fail_s[row]
+
+
+@kernel
+def _note_failure(lab, board, policy, row, job):
+    """Remember it, unless it asked for more than GPUs (a type, a rack) or may take more than others (saved up)."""
+    if lab.jobs.gpu_type[job] == NONE and not lab.jobs.same_rack[job] and not board.stays.saved[job]:
+        board.by_account.fail_gpus[row] = board.stays.gpus[job]
+        board.by_account.fail_s[row] = protection_s(policy, lab.jobs.min_runtime_s[job])
+
+
+@kernel
+def fit_or_clear(lab, board, policy, cluster, job, rule, now_s):
+    """Start on free GPUs, else claim against the least loss: STARTED, or PASSED and nobody is stopped."""
     if find_place(lab, board, policy, cluster, job, now_s):
         start_here(lab, board, policy, cluster, job, rule, now_s)
-        return STARTED, fail_gpus
-    if board.stays.gpus[job] >= fail_gpus:
-        return PASSED, fail_gpus
-    n, loss = find_to_clear(lab, board, policy, cluster, job, now_s)
+        return STARTED
+    row = cluster * len(lab.accounts) + board.stays.account[job]
+    if _is_hopeless(lab, board, policy, row, job):
+        return PASSED
+    n, _ = find_to_clear(lab, board, policy, cluster, job, now_s)
     if n < 0:
-        return PASSED, min(fail_gpus, board.stays.gpus[job])
-    if _is_patient(board, policy, cluster, job, loss, now_s):
+        _note_failure(lab, board, policy, row, job)
+        return PASSED
+    if _is_patient(lab, board, policy, cluster, job, n, now_s):
         drop_picks_of(lab, board, n)
-        return PASSED, fail_gpus
+        return PASSED
     take_place(lab, board, policy, cluster, job, n, rule, now_s)
-    return STARTED, fail_gpus
+    return STARTED
 
 
 @kernel
@@ -231,70 +272,97 @@ def drop_picks_of(lab, board, n):
 
 
 @kernel
-def _owed_job(lab, board, policy, cluster, row, job, first_gang, fail_gpus, now_s):
-    """One waiting job of an account in turn: (PASSED, STARTED or BLOCKS, fail_gpus)."""
+def _plan_if_due(lab, board, policy, cluster, row, job, first_gang, within, now_s):
+    """S17: a gang at the head, a job that has saved up, or one whose account is overdue gets a date."""
+    stays, rows = board.stays, board.standings
+    if stays.plan[job] != NONE:
+        return
+    at_head = first_gang and stays.gpus[job] > board.scenes.plan_above[cluster]
+    at_head = at_head and (policy.order == WINDOW or rows.running[row] < rows.target[row])
+    if at_head or stays.saved[job] or (within and is_overdue(board, policy, row)):
+        _try_plan(lab, board, policy, cluster, row, job, now_s)
+
+
+@kernel
+def _owed_job(lab, board, policy, cluster, row, job, first_gang, now_s):
+    """One waiting job of an account in turn: PASSED, STARTED or BLOCKS."""
     stays, rows = board.stays, board.standings
     gpus = stays.gpus[job]
     within = policy.order == WINDOW or rows.running[row] + gpus <= rows.target[row] + slack(
         board, policy, cluster, row, gpus
     )
-    saver = policy.order != WINDOW and must_save(board, policy, cluster, row, job)
     if not within and not stays.saved[job] and has_saved(lab, board, policy, cluster, row, job):
         stays.saved[job] = could_ever_fit(lab, board, cluster, job)
-    planned_for = gpus > board.scenes.plan_above[cluster] and first_gang
-    if planned_for:
+    if first_gang and gpus > board.scenes.plan_above[cluster]:
         _note_head(lab, board, cluster, row, job, now_s)
     if not within_limits(lab, board, job, gpus):
         if within and _make_own_way(lab, board, policy, cluster, job, now_s):
-            return STARTED, fail_gpus
+            return STARTED
         board.purses.waiting_on_limit[stays.account[job]] = True
-        return PASSED, fail_gpus
+        return PASSED
     if within or stays.saved[job]:
         if spoils_own_promise(lab, board, policy, cluster, row, job, now_s):
-            return PASSED, fail_gpus
-        done, fail_gpus = _fit_or_clear(lab, board, policy, cluster, job, OWED, fail_gpus, now_s)
-        if done == STARTED:
-            return STARTED, fail_gpus
-    if stays.plan[job] != NONE:
-        return PASSED, fail_gpus
-    if (planned_for and rows.running[row] < rows.target[row]) or stays.saved[job]:
+            return PASSED
+        if fit_or_clear(lab, board, policy, cluster, job, OWED, now_s) == STARTED:
+            return STARTED
+    _plan_if_due(lab, board, policy, cluster, row, job, first_gang, within, now_s)
+    if policy.order != WINDOW and must_save(board, policy, cluster, row, job) and not stays.saved[job]:
+        if could_ever_fit(lab, board, cluster, job):
+            return BLOCKS
+    return PASSED
+
+
+@kernel
+def _plan_head(lab, board, policy, cluster, row, now_s):
+    """S17: an account at its target swaps its own smaller work for the gang that is first in its order."""
+    entry = board.queues.head[row * LANES + BUDGETED]
+    if entry == NONE or board.standings.plan[row] != NONE:
+        return
+    job = board.entries.job[entry]
+    gpus = board.stays.gpus[job]
+    if gpus > board.scenes.plan_above[cluster] and within_limits(lab, board, job, 0):
         _try_plan(lab, board, policy, cluster, row, job, now_s)
-    if saver and not stays.saved[job] and could_ever_fit(lab, board, cluster, job):
-        return BLOCKS, fail_gpus
-    return PASSED, fail_gpus
+
+
+@kernel
+def _is_full(board, policy, row):
+    """At its target: not even one more GPU would round to it."""
+    return policy.order != WINDOW and board.standings.running[row] + 0.5 > board.standings.target[row]
+
+
+@kernel
+def _owed_lane(lab, board, policy, cluster, row, lane, now_s):
+    """One waiting list of an account, so deep, as long as it is below its target."""
+    entry = board.queues.head[row * LANES + lane]
+    looked, first_gang = 0, True
+    while entry != NONE and looked < policy.depth:
+        following = board.entries.next[entry]
+        job = board.entries.job[entry]
+        looked += 1
+        done = _owed_job(lab, board, policy, cluster, row, job, first_gang, now_s)
+        if board.stays.gpus[job] > lab.clusters.node_gpus[cluster] and done != STARTED:
+            first_gang = False
+        if done == BLOCKS or (done == STARTED and _is_full(board, policy, row)):
+            break
+        entry = following
+    board.counts.looked[0] += looked
 
 
 @kernel
 def pass_owed(lab, board, policy, cluster, leaves, now_s):
-    """Accounts in order; in each its own order, so deep, as long as it is below its target."""
-    queues, entries, rows = board.queues, board.entries, board.standings
+    """Accounts in order; in each its quick jobs first, then its own order."""
     for k in range(leaves):
         row = board.walk[k]
-        if policy.order != WINDOW and rows.running[row] + 0.5 > rows.target[row]:
+        if _is_full(board, policy, row):
+            _plan_head(lab, board, policy, cluster, row, now_s)
             continue
-        fail_gpus = NO_LIMIT
-        for lane in range(QUICK, BUDGETED + 1):
-            entry = queues.head[row * LANES + lane]
-            looked, first_gang = 0, True
-            while entry != NONE and looked < policy.depth:
-                following = entries.next[entry]
-                job = entries.job[entry]
-                looked += 1
-                done, fail_gpus = _owed_job(
-                    lab, board, policy, cluster, row, job, first_gang, fail_gpus, now_s
-                )
-                if board.stays.gpus[job] > lab.clusters.node_gpus[cluster] and done != STARTED:
-                    first_gang = False
-                if done == BLOCKS:
-                    break
-                if done == STARTED and policy.order != WINDOW and rows.running[row] + 0.5 > rows.target[row]:
-                    break
-                entry = following
-            board.counts.looked[0] += looked
+        forget_failures(board, row)
+        _owed_lane(lab, board, policy, cluster, row, QUICK, now_s)
+        _owed_lane(lab, board, policy, cluster, row, BUDGETED, now_s)
 
 
 @kernel
-def _quick_allowed(board, policy, cluster, row, gpus):
+def quick_allowed(board, policy, cluster, row, gpus):
     """An account's quick jobs run up to a bound of their own, or within its target."""
     rows = board.standings
     bound = policy.quick_bound_gpus
@@ -312,17 +380,18 @@ def pass_quick(lab, board, policy, cluster, leaves, now_s):
     for k in range(leaves):
         row = board.walk[k]
         entry = queues.head[row * LANES + QUICK]
-        looked, fail_gpus = 0, NO_LIMIT
+        looked = 0
+        forget_failures(board, row)
         while entry != NONE and looked < policy.depth:
             following = entries.next[entry]
             job = entries.job[entry]
             gpus = board.stays.gpus[job]
             looked += 1
-            if _quick_allowed(board, policy, cluster, row, gpus) and within_limits(lab, board, job, gpus):
+            if quick_allowed(board, policy, cluster, row, gpus) and within_limits(lab, board, job, gpus):
                 if board.stays.evicted[job]:
                     if find_place(lab, board, policy, cluster, job, now_s):
                         start_here(lab, board, policy, cluster, job, BY_QUICK, now_s)
                 else:
-                    _, fail_gpus = _fit_or_clear(lab, board, policy, cluster, job, BY_QUICK, fail_gpus, now_s)
+                    fit_or_clear(lab, board, policy, cluster, job, BY_QUICK, now_s)
             entry = following
         board.counts.looked[0] += looked

@@ -40,6 +40,7 @@ class Policy(NamedTuple):
     pool_nodes: int = -1  #: nodes for quick and unbudgeted work only; -1 = one in 64, rounded down
     plan_above_gpus: int = -1  #: jobs larger than this get a plan; -1 = a sixteenth of the cluster
     max_plans: int = 8
+    plan_debt_pm: int = 10  #: … and any job its account has room for, once the account is owed this part of a lookback
     saved_pm: int = 250  #: part of what a job will hold beyond its due that must be saved up
     wait_for_own: int = 1  #: a promise also waits for enough of its account's own work (0: by nodes alone)
     patience_s: int = 1800

@@ -14,7 +14,7 @@ from tenure.core.board import BUDGETED
 from tenure.core.words import NONE
 
 NOT_FOUND = NO_SCORE
-AVOIDED = 1e15  #: a quick claimant stops budgeted work only where nothing else will do
+AVOIDED = 1e15  #: budgeted work is stopped only where unbudgeted will not do
 
 
 @kernel
@@ -61,7 +61,6 @@ def _gpus_on_node(lab, board, job, node):
 def _best_victim(lab, board, policy, node, taker, stamp, now_s):
     """The legal victim on the node that loses least for each GPU it frees there; (job, loss), NONE if none."""
     best, best_loss, best_rate = NONE, NOT_FOUND, NOT_FOUND
-    quick = board.stays.quick[taker]
     for k in range(board.posts.n_jobs[node]):
         job = board.on_node[node, k]
         if not board.stays.soft[job] or board.by_job.stamp[job] == stamp:
@@ -70,7 +69,7 @@ def _best_victim(lab, board, policy, node, taker, stamp, now_s):
         if rule_to_take(lab, board, policy, job, taker, now_s) == 0:
             continue
         loss = loss_gpu_s(lab, board, policy, job, now_s)
-        if quick and board.stays.budgeted[job]:
+        if board.stays.budgeted[job]:
             loss += AVOIDED
         rate = loss / _gpus_on_node(lab, board, job, node)
         if rate < best_rate:
@@ -106,7 +105,7 @@ def clear_node(lab, board, policy, node, taker, need, start, now_s):
         gpus = _gpus_on_node(lab, board, job, node)
         if room - gpus >= need:
             loss = loss_gpu_s(lab, board, policy, job, now_s)
-            if board.stays.quick[taker] and board.stays.budgeted[job]:
+            if board.stays.budgeted[job]:
                 loss += AVOIDED
             total -= loss
             room -= gpus

@@ -131,6 +131,14 @@ KNOBS = (
         MOST_GPUS,
         "jobs of more GPUs get a plan; auto: a sixteenth of the cluster",
     ),
+    Knob(
+        "plan.debt",
+        "plan_debt_pm",
+        "part",
+        0,
+        1000,
+        "any job gets a plan once its account is owed this part of what a lookback entitles it to",
+    ),
     Knob("plan.most", "max_plans", "count", 0, 64, "plans at once"),
     Knob(
         "saved",
