@@ -51,7 +51,9 @@ STAY = table_type(
     timed_out=B1,
 )
 
-ENTRY = table_type(job=I8, next=I8, prev=I8, queue=I8)  #: a job's place in one waiting list; queue NONE = in none
+ENTRY = table_type(
+    job=I8, next=I8, prev=I8, queue=I8
+)  #: a job's place in one waiting list; queue NONE = in none
 QUEUE = table_type(gpus=I8, head=I8, tail=I8, n=I8)  #: row = standing * LANES + lane
 
 POST = table_type(
@@ -107,7 +109,9 @@ STANDING = table_type(
     open=B1,
 )
 
-PURSE = table_type(held=I8, unbudgeted=I8, waiting_on_limit=B1)  #: GPUs held by an account over all clusters, for hard limits
+PURSE = table_type(
+    held=I8, unbudgeted=I8, waiting_on_limit=B1
+)  #: GPUs held by an account over all clusters, for hard limits
 
 SCENE = table_type(
     healthy=I8,  #: GPUs of nodes in service
@@ -162,7 +166,7 @@ PLACEMENT = table_type(node=I4, gpus=I4)
 SCRATCH_ACCOUNT = table_type(
     taken=I8,  #: GPUs that the set of victims under trial takes from it
     next_entry=I8,
-    fail_gpus=I8,  #: this pass: a job so large, protected so long, found no victims; what asks no less won't either
+    fail_gpus=I8,  #: a job so large, protected so long, found no victims in this pass
     fail_s=I8,
 )
 SCRATCH_NODE = table_type(cost=F8, clear_s=I8, key=F8, stamp=I8)
@@ -206,7 +210,9 @@ class Board(NamedTuple):
     racks: NDArray[np.int64]  #: scratch: by rack
 
 
-def new_board(lab: Lab, shares: NDArray[np.int64], *, log_rows: int = 1 << 14, out_rows: int | None = None) -> Board:
+def new_board(
+    lab: Lab, shares: NDArray[np.int64], *, log_rows: int = 1 << 14, out_rows: int | None = None
+) -> Board:
     """A board of a lab at second 0: nothing submitted, every node up and free. `lab` holds arrays."""
     jobs, nodes, clusters = lab.jobs, lab.nodes, lab.clusters
     n_jobs, n_nodes, n_clusters, n_accounts = len(jobs), len(nodes), len(clusters), len(lab.accounts)
@@ -264,7 +270,9 @@ def _bit_count(masks: NDArray[np.int64]) -> NDArray[np.int64]:
 def _standings(lab: Lab) -> Table:
     """Children of every account in a chain, in the order of the lab."""
     n_accounts = len(lab.accounts)
-    standings = empty(len(lab.clusters) * n_accounts, STANDING, first_sorted=NONE, next_sorted=NONE, plan=NONE)
+    standings = empty(
+        len(lab.clusters) * n_accounts, STANDING, first_sorted=NONE, next_sorted=NONE, plan=NONE
+    )
     standings["oldest_s"] = NEVER_S
     for cluster in range(len(lab.clusters)):
         base = cluster * n_accounts

@@ -132,7 +132,11 @@ def _spare_needless(lab, board, policy, node, gpus, n, now_s):
     """A job smaller than its promised node stops no more than it needs: the dearest are let off."""
     room = board.posts.avail[node]
     for k in range(n):
-        room += board.stays.gpus[board.picked[k]] if board.stays.n_nodes[board.picked[k]] == 1 else lab.nodes.gpus[node]
+        room += (
+            board.stays.gpus[board.picked[k]]
+            if board.stays.n_nodes[board.picked[k]] == 1
+            else lab.nodes.gpus[node]
+        )
     while True:
         dearest, loss = NONE, -1.0
         for k in range(n):

@@ -60,7 +60,10 @@ else:
             super()._optimize_final_module()
 
     def _stand_in() -> Callable[..., None]:
-        """What a part has for an address: a key of its own of the type numba insists on. Python never calls it."""
+        """What a part has for an address: a key of its own of the type numba insists on.
+
+        Python never calls it.
+        """
         return [].append
 
     @register_pass(mutates_CFG=True, analysis_only=False)
@@ -112,7 +115,8 @@ else:
         def define_pipelines(self) -> list[Any]:
             pipeline = DefaultPassBuilder.define_nopython_pipeline(self.state, name="part")
             pipeline.passes = [
-                (_LowerPart, text) if step is NativeLowering else (step, text) for step, text in pipeline.passes
+                (_LowerPart, text) if step is NativeLowering else (step, text)
+                for step, text in pipeline.passes
             ]
             pipeline.finalize()
             return [pipeline]

@@ -37,8 +37,8 @@ def interruptible(board, job, cause, now_s):
 def safe_until_s(lab, board, policy, victim, taker):
     """S10, S12: until when a running attempt is safe from this taker, whatever the targets.
 
-    A quick job never stops a quick job: for as long as any protection may last. What says 15 minutes and runs for
-    days is work like any other then; else it would keep an account from its part for ever.
+    A quick job never stops a quick job: for as long as any protection may last. What says 15 minutes and
+    runs for days is work like any other then; else it would keep an account from its part for ever.
     """
     stays = board.stays
     if stays.quick[victim] and stays.quick[taker]:
@@ -84,7 +84,7 @@ def rule_to_take(lab, board, policy, victim, taker, now_s):
 
 @kernel
 def unsaved_s(lab, board, job, now_s):
-    """Work in seconds that a stop now would lose: since the last save, or the whole stay if it cannot resume."""
+    """Work in seconds that a stop now would lose: since the last save, or all if it cannot resume."""
     stays, jobs = board.stays, lab.jobs
     ran_s = now_s - stays.started_s[job]
     if not jobs.resumable[job]:

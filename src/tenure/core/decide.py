@@ -70,4 +70,3 @@ def decide(lab: Lab, board: Board, policy: Policy, now_s: int) -> Board:
     after.counts["n_out"] = after.counts["n_placed"] = 0
     decide_entry(as_kernels_want(lab), as_kernels_want(after), policy, now_s)
     return after
-

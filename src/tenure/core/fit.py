@@ -19,7 +19,10 @@ POOL_FIRST = 1e6  #: more than any best-fit score: unbudgeted and quick work fil
 
 @kernel
 def node_size_for(lab, cluster, gpus):
-    """GPUs of the nodes a job is put on: 0 = one node holds it; else whole nodes of that size; NONE = no way."""
+    """GPUs of the nodes a job is put on: 0 = one node holds it; else whole nodes of that size.
+
+    NONE: no nodes of this cluster can hold it.
+    """
     largest = lab.clusters.node_gpus[cluster]
     if gpus <= largest:
         return 0
@@ -101,7 +104,9 @@ def find_node(lab, board, policy, cluster, job, now_s):
     use_pool = unbudgeted or board.stays.quick[job]
     if not any_room(board, cluster, gpus, use_pool):
         return NONE
-    spare_one = unbudgeted and board.scenes.pool_nodes[cluster] > 0 and whole_pool_nodes(lab, board, cluster) <= 1
+    spare_one = (
+        unbudgeted and board.scenes.pool_nodes[cluster] > 0 and whole_pool_nodes(lab, board, cluster) <= 1
+    )
     until_s = now_s + protection_s(policy, lab.jobs.min_runtime_s[job])
     best, best_score = NONE, NO_SCORE
     first = lab.clusters.first_node[cluster]

@@ -32,7 +32,9 @@ def _loans_out(lab, board, cluster):
     loans, due = 0.0, 0
     for account in range(1, len(lab.accounts)):
         if lab.accounts.first_child[account] == NONE:
-            loans += max(0.0, board.standings.protected[base + account] - board.standings.base[base + account])
+            loans += max(
+                0.0, board.standings.protected[base + account] - board.standings.base[base + account]
+            )
             due += board.standings.due_ugpu[base + account]
     return loans, due / UGPU
 
@@ -47,7 +49,10 @@ def _pool_gpus(lab, board, cluster):
 
 @kernel
 def pass_crossing(lab, board, policy, cluster, leaves, now_s):
-    """If no job fits in an account's gap, one may cross its target where all such loans fit in what nobody is owed."""
+    """Where no job fits in an account's gap, one job may cross its target.
+
+    All such loans together must fit in what nobody is owed.
+    """
     rows, queues, entries = board.standings, board.queues, board.entries
     loans, due = _loans_out(lab, board, cluster)
     room = board.scenes.healthy[cluster] - due - _pool_gpus(lab, board, cluster)
@@ -125,7 +130,10 @@ def pass_unbudgeted(lab, board, policy, cluster, now_s):
 
 @kernel
 def _someone_is_short(board, policy, cluster, leaves):
-    """Whether a job waits that its account's target has room for: what is lent now might be part of its place."""
+    """Whether a job waits that its account's target has room for.
+
+    What is lent now might be part of its place.
+    """
     rows = board.standings
     for k in range(leaves):
         row = board.walk[k]
@@ -169,7 +177,11 @@ def pass_loans(lab, board, policy, cluster, leaves, now_s):
                 hopeless = gpus >= fail_gpus and for_s >= fail_s
                 over = max(0.0, board.standings.protected[row] - board.standings.base[row])
                 more = max(0.0, board.standings.protected[row] + gpus - board.standings.base[row]) - over
-                if hopeless or loans + more > room or not any_room(board, cluster, min(gpus, lab.clusters.node_gpus[cluster]), lane == QUICK):
+                if (
+                    hopeless
+                    or loans + more > room
+                    or not any_room(board, cluster, min(gpus, lab.clusters.node_gpus[cluster]), lane == QUICK)
+                ):
                     started = False
                 elif not within_limits(lab, board, job, gpus):
                     started = False
@@ -180,7 +192,11 @@ def pass_loans(lab, board, policy, cluster, leaves, now_s):
                     if started:
                         start_here(lab, board, policy, cluster, job, LOAN, now_s)
                         loans += more
-                    elif lab.jobs.gpu_type[job] == NONE and lane == BUDGETED and gpus <= lab.clusters.node_gpus[cluster]:
+                    elif (
+                        lab.jobs.gpu_type[job] == NONE
+                        and lane == BUDGETED
+                        and gpus <= lab.clusters.node_gpus[cluster]
+                    ):
                         fail_gpus, fail_s = gpus, for_s
                 if not started and policy.order != WINDOW and must_save(board, policy, cluster, row, job):
                     if not board.stays.saved[job] and could_ever_fit(lab, board, cluster, job):

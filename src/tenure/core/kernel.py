@@ -93,7 +93,10 @@ def _one_version(part: Any) -> None:
 
 
 def entry(function: F) -> F:
-    """A kernel that Python calls. Kernels call only kernels: what both need is a kernel with an entry beside it."""
+    """A kernel that Python calls.
+
+    Kernels call only kernels: what both need is a kernel with an entry beside it.
+    """
     return function if _COMPILERS is None else _COMPILERS[1](function)
 
 

@@ -16,12 +16,25 @@ from tenure.core.usage import change_charge
 from tenure.core.waiting import add_demand, rest, stop_waiting, wait
 from tenure.core.words import NONE, Cause, End, Happened, NodeState, Phase
 
-RUNNING, CLAIMING, STOPPING, ENDED = int(Phase.RUNNING), int(Phase.CLAIMING), int(Phase.STOPPING), int(Phase.ENDED)
+RUNNING, CLAIMING, STOPPING, ENDED = (
+    int(Phase.RUNNING),
+    int(Phase.CLAIMING),
+    int(Phase.STOPPING),
+    int(Phase.ENDED),
+)
 WAITING = int(Phase.WAITING)
 UP, DRAINING, DRAINED = int(NodeState.UP), int(NodeState.DRAINING), int(NodeState.DRAINED)
 SAY_NODE = int(Happened.NODE)
-SAY_STARTED, SAY_CLAIMED, SAY_UNCLAIMED = int(Happened.STARTED), int(Happened.CLAIMED), int(Happened.UNCLAIMED)
-SAY_STOPPING, SAY_STOPPED, SAY_REQUEUED = int(Happened.STOPPING), int(Happened.STOPPED), int(Happened.REQUEUED)
+SAY_STARTED, SAY_CLAIMED, SAY_UNCLAIMED = (
+    int(Happened.STARTED),
+    int(Happened.CLAIMED),
+    int(Happened.UNCLAIMED),
+)
+SAY_STOPPING, SAY_STOPPED, SAY_REQUEUED = (
+    int(Happened.STOPPING),
+    int(Happened.STOPPED),
+    int(Happened.REQUEUED),
+)
 SAY_NOTICE = int(Happened.NOTICE)
 PREEMPTED, NODE_FAILED = int(End.PREEMPTED), int(End.NODE_FAILED)
 CAUSE_PREEMPTED, CAUSE_DRAIN, CAUSE_MOVED = int(Cause.PREEMPTED), int(Cause.DRAIN), int(Cause.MOVED)
@@ -264,7 +277,10 @@ def notice(board, job, by, at_s, now_s):
 
 @kernel
 def stop(lab, board, policy, job, cause, taker, rule, now_s):
-    """S15, S22: tell an attempt to stop; it holds its GPUs for its grace. Names the taker, the rule, both ratios."""
+    """S15, S22: tell an attempt to stop; it holds its GPUs for its grace.
+
+    The event names the taker, the rule and both ratios.
+    """
     stays, posts = board.stays, board.posts
     budgeted = stays.budgeted[job]
     if budgeted and (cause == CAUSE_PREEMPTED or cause == CAUSE_DRAIN or cause == CAUSE_MOVED):
@@ -298,7 +314,9 @@ def _quit_running(lab, board, job):
     stays, posts = board.stays, board.posts
     _count_running(lab, board, job, -1)
     if not stays.soft[job]:
-        board.standings.protected[stays.cluster[job] * len(lab.accounts) + stays.account[job]] -= stays.gpus[job]
+        board.standings.protected[stays.cluster[job] * len(lab.accounts) + stays.account[job]] -= stays.gpus[
+            job
+        ]
         return
     node = stays.node[job]
     for _ in range(stays.n_nodes[job]):
@@ -342,7 +360,9 @@ def end_attempt(lab, board, policy, job, end, lost_gpu_s, now_s):
     _vacate(lab, board, job)
     cluster = stays.cluster[job]
     if stays.budgeted[job]:
-        change_charge(board, policy, cluster * len(lab.accounts) + stays.account[job], -stays.gpus[job], now_s)
+        change_charge(
+            board, policy, cluster * len(lab.accounts) + stays.account[job], -stays.gpus[job], now_s
+        )
     hold_gpus(lab, board, job, -1)
     add_demand(lab, board, job, -1)
     again = lab.jobs.resumable[job] and (end == PREEMPTED or end == NODE_FAILED)
@@ -394,7 +414,10 @@ def _say_node(board, node, state, note, now_s):
 
 @kernel
 def set_node_state(lab, board, policy, node, state, note, now_s):
-    """Somebody says how a node is. What was claimed there is claimed anew; `fail_node` ends what ran there."""
+    """Somebody says how a node is. What was claimed there is claimed anew.
+
+    `fail_node` ends what ran there.
+    """
     posts = board.posts
     cluster = lab.nodes.cluster[node]
     _say_node(board, node, state, note, now_s)
@@ -427,7 +450,7 @@ def _give_up_claims_on(lab, board, node, now_s):
 
 @kernel
 def resolve_scale(lab, board, policy, cluster):
-    """Sizes that follow the cluster (rule.md §3): the pool, who gets a plan, and the bound for two nodes or one."""
+    """Sizes that follow the cluster (rule.md §3): the pool, who gets a plan, the small bound."""
     scene = board.scenes
     unit, total = lab.clusters.node_gpus[cluster], lab.clusters.gpus[cluster]
     pool = policy.pool_nodes if policy.pool_nodes >= 0 else lab.clusters.n_nodes[cluster] // 64

@@ -44,7 +44,7 @@ def entitle(lab, board, policy, cluster, now_s):
 
 @kernel
 def _sum_demand(lab, board, cluster):
-    """Demand of inner accounts, and every demand capped at its hard limit (S9); writes `demand`, `due` base."""
+    """Demand of inner accounts, and every demand capped at its hard limit (S9); writes `demand`."""
     n = len(lab.accounts)
     base = cluster * n
     rows = board.standings
@@ -108,7 +108,13 @@ def settle_due(lab, board, policy, cluster, now_s):
     for account in range(1, n):
         if lab.accounts.parent[account] == 0:
             wanted = _capped_demand_ugpu(lab, board, base, account)
-            set_due(board, policy, base + account, min(wanted, board.standings.entitled_ugpu[base + account]), now_s)
+            set_due(
+                board,
+                policy,
+                base + account,
+                min(wanted, board.standings.entitled_ugpu[base + account]),
+                now_s,
+            )
         if lab.accounts.first_child[account] != NONE:
             _flow_to_children(lab, board, policy, base, account, now_s)
     board.scenes.dirty[cluster] = False
@@ -170,7 +176,7 @@ def _call_back(lab, board, base, account):
 
 @kernel
 def set_targets(lab, board, policy, cluster, now_s):
-    """S8: target = max(entitlement, due) + debt (or minus called credit) spread over the repayment, bounded."""
+    """S8: target = max(entitlement, due) + debt (or minus called credit) repaid over two days, bounded."""
     n = len(lab.accounts)
     base = cluster * n
     rows = board.standings
@@ -185,7 +191,9 @@ def set_targets(lab, board, policy, cluster, now_s):
             _call_back(lab, board, base, account)
         entitled = rows.entitled_ugpu[row] / UGPU
         rows.base[row] = max(entitled, rows.due_ugpu[row] / UGPU)
-        rows.bound[row] = max(policy.repay_bound_pm / 1000.0 * entitled, float(bound_gpus)) if entitled > 0.0 else 0.0
+        rows.bound[row] = (
+            max(policy.repay_bound_pm / 1000.0 * entitled, float(bound_gpus)) if entitled > 0.0 else 0.0
+        )
         owing = rows.debt[row] if rows.debt[row] > 0.0 else -rows.called[row]
         repaid = owing / policy.repay_s
         rows.target[row] = rows.base[row] + min(rows.bound[row], max(-rows.bound[row], repaid))

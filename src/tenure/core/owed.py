@@ -19,7 +19,11 @@ RUNNING, STOPPING, SESSION = int(Phase.RUNNING), int(Phase.STOPPING), int(Kind.S
 OWED, BY_QUICK, PLANNED, SAVED_UP = int(Rule.OWED), int(Rule.QUICK), int(Rule.PLANNED), int(Rule.SAVED_UP)
 AT_HEAD = int(Happened.FIRST_AT_HEAD)
 NO_LIMIT = 1 << 40  #: GPUs
-PASSED, STARTED, BLOCKS = 0, 1, 2  #: a job was passed over; has its place now; holds its account's later work up
+PASSED, STARTED, BLOCKS = (
+    0,
+    1,
+    2,
+)  #: a job was passed over; has its place now; holds its account's later work up
 
 
 @kernel
@@ -49,14 +53,17 @@ def find_to_clear(lab, board, policy, cluster, job, now_s):
 
 @kernel
 def is_overdue(board, policy, row):
-    """An account owed more than a small part of what a lookback entitles it to: bad luck with shapes, not timing."""
+    """Whether an account is owed more than a small part of what a lookback entitles it to.
+
+    That is no matter of timing any more: shapes have kept its jobs out.
+    """
     entitled = board.standings.entitled_ugpu[row] / UGPU
     return board.standings.debt[row] * 1000.0 > policy.plan_debt_pm * entitled * policy.lookback_s
 
 
 @kernel
 def _is_patient(lab, board, policy, cluster, job, n, now_s):
-    """A set `picked[:n]` that loses much waits for a cheaper moment; not for quick jobs, nor those with plans.
+    """A set `picked[:n]` that loses much waits for a cheaper moment, save for quick jobs and gangs.
 
     What counts is work lost: the toll for earlier stops (`loss_gpu_s`) gets no cheaper by waiting.
     """
@@ -121,7 +128,10 @@ def spoils_own_promise(lab, board, policy, cluster, row, job, now_s):
 
 @kernel
 def has_saved(lab, board, policy, cluster, row, job):
-    """S8: larger than its target, and its account's debt covers a quarter of what it will hold beyond its due."""
+    """S8: the job is larger than its account's target, and the debt covers its price.
+
+    The price: a quarter of what it will hold beyond its account's due while it is protected.
+    """
     gpus = board.stays.gpus[job]
     if gpus <= board.standings.target[row] + slack(board, policy, cluster, row, gpus):
         return False
@@ -167,7 +177,7 @@ def _try_plan(lab, board, policy, cluster, row, job, now_s):
 
 @kernel
 def _make_own_way(lab, board, policy, cluster, job, now_s):
-    """S9: under a hard limit the account's own unbudgeted work makes way for its budgeted, least loss first."""
+    """S9: under a hard limit the account's own unbudgeted work makes way, least loss first."""
     stays = board.stays
     account = stays.account[job]
     while account != NONE and within_one_limit(lab, board, account, stays.gpus[job]):
@@ -210,7 +220,11 @@ def _cheapest_unbudgeted(lab, board, policy, cluster, above, now_s):
     for node in range(first, first + lab.clusters.n_nodes[cluster]):
         for k in range(board.posts.n_jobs[node]):
             job = board.on_node[node, k]
-            if stays.budgeted[job] or stays.phase[job] != RUNNING or not is_below(lab, stays.account[job], above):
+            if (
+                stays.budgeted[job]
+                or stays.phase[job] != RUNNING
+                or not is_below(lab, stays.account[job], above)
+            ):
                 continue
             loss = loss_gpu_s(lab, board, policy, job, now_s) / stays.gpus[job]
             if loss < best_loss and board.by_job.stamp[job] != board.counts.stamp[0]:
@@ -234,7 +248,10 @@ def _is_hopeless(lab, board, policy, row, job):
 
 @kernel
 def _note_failure(lab, board, policy, row, job):
-    """Remember it, unless it asked for more than GPUs (a type, a rack) or may take more than others (saved up)."""
+    """Remember what found no victims.
+
+    Not of a job that asked for a type or a rack, nor of one that has saved up and may take more.
+    """
     if lab.jobs.gpu_type[job] == NONE and not lab.jobs.same_rack[job] and not board.stays.saved[job]:
         board.by_account.fail_gpus[row] = board.stays.gpus[job]
         board.by_account.fail_s[row] = protection_s(policy, lab.jobs.min_runtime_s[job])
@@ -272,11 +289,12 @@ def drop_picks_of(lab, board, n):
 
 
 @kernel
-def _plan_if_due(lab, board, policy, cluster, row, job, first_gang, within, now_s):
+def _plan_if_due(lab, board, policy, cluster, job, first_gang, within, now_s):
     """S17: a gang at the head, a job that has saved up, or one whose account is overdue gets a date."""
     stays, rows = board.stays, board.standings
     if stays.plan[job] != NONE:
         return
+    row = cluster * len(lab.accounts) + stays.account[job]
     at_head = first_gang and stays.gpus[job] > board.scenes.plan_above[cluster]
     at_head = at_head and (policy.order == WINDOW or rows.running[row] < rows.target[row])
     if at_head or stays.saved[job] or (within and is_overdue(board, policy, row)):
@@ -305,7 +323,7 @@ def _owed_job(lab, board, policy, cluster, row, job, first_gang, now_s):
             return PASSED
         if fit_or_clear(lab, board, policy, cluster, job, OWED, now_s) == STARTED:
             return STARTED
-    _plan_if_due(lab, board, policy, cluster, row, job, first_gang, within, now_s)
+    _plan_if_due(lab, board, policy, cluster, job, first_gang, within, now_s)
     if policy.order != WINDOW and must_save(board, policy, cluster, row, job) and not stays.saved[job]:
         if could_ever_fit(lab, board, cluster, job):
             return BLOCKS
@@ -375,7 +393,7 @@ def quick_allowed(board, policy, cluster, row, gpus):
 
 @kernel
 def pass_quick(lab, board, policy, cluster, leaves, now_s):
-    """The quick lane: short small jobs first; a quick job never evicts one, nor once evicted evicts anybody."""
+    """The quick lane: short small jobs first; none stops another, nor anybody once stopped."""
     queues, entries = board.queues, board.entries
     for k in range(leaves):
         row = board.walk[k]

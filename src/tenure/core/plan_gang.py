@@ -141,7 +141,7 @@ def _loss_of_clearing(lab, board, policy, node, at_s):
 
 @kernel
 def _choose_cheapest(lab, board, policy, n, need, at_s, same_rack):
-    """Of the candidates clear by then: one rack if one has enough (the cheapest such), else the cheapest nodes.
+    """Of the candidates clear by then: one rack if one has enough, else the cheapest nodes.
 
     Writes `chosen[:need]`; False if a rack was asked for and none has enough.
     """
@@ -178,7 +178,7 @@ def _choose_cheapest(lab, board, policy, n, need, at_s, same_rack):
 
 @kernel
 def _earliest_in_one_rack(lab, board, n, need):
-    """The instant by which some rack has enough candidates of `order[:n]` (earliest first); NEVER_S if none."""
+    """The instant by which some rack has enough candidates of `order[:n]` (earliest first), or NEVER_S."""
     for k in range(n):
         board.racks[lab.nodes.rack[board.order[k]]] = 0
     for k in range(n):

@@ -33,14 +33,18 @@ class Policy(NamedTuple):
     repay_bound_pm: int = 250  #: … at most this part of the entitlement
     repay_bound_gpus: int = -1  #: … or so many GPUs; -1 = two nodes from 512 GPUs on, else one
     round_pm: int = 500  #: a job may exceed its target by this part of itself
-    round_bound_gpus: int = -1  #: … and by at most so many GPUs (or a tenth of the entitlement); -1 = as above
+    round_bound_gpus: int = (
+        -1
+    )  #: … and by at most so many GPUs (or a tenth of the entitlement); -1 = as above
     quick_runtime_s: int = 900
     quick_gpus: int = 8
     quick_bound_gpus: int = -1  #: quick GPUs an account may run beyond its target; -1 = as above
     pool_nodes: int = -1  #: nodes for quick and unbudgeted work only; -1 = one in 64, rounded down
     plan_above_gpus: int = -1  #: jobs larger than this get a plan; -1 = a sixteenth of the cluster
     max_plans: int = 8
-    plan_debt_pm: int = 10  #: … and any job its account has room for, once the account is owed this part of a lookback
+    plan_debt_pm: int = (
+        10  #: … and any job its account has room for, once the account is owed this part of a lookback
+    )
     saved_pm: int = 250  #: part of what a job will hold beyond its due that must be saved up
     wait_for_own: int = 1  #: a promise also waits for enough of its account's own work (0: by nodes alone)
     patience_s: int = 1800
@@ -51,5 +55,7 @@ class Policy(NamedTuple):
     back_off_s: int = 1800  #: an unbudgeted job stopped k times rests k times so long
     lengthen_weight: int = 3  #: placement: GPUs' worth of one hour by which a node's protection grows
     window_margin_pm: int = 20  #: order window: the victim's ratio must exceed the taker's by so much
-    loans: int = 1  #: what nobody else can use goes to any budgeted job that fits (0: only to unbudgeted work)
+    loans: int = (
+        1  #: what nobody else can use goes to any budgeted job that fits (0: only to unbudgeted work)
+    )
     tick_s: int = 300

@@ -12,7 +12,7 @@ from tenure.core.claims import within_limits
 from tenure.core.fit import could_ever_fit, find_place, keeps_promise, node_size_for, suits, whole_pool_nodes
 from tenure.core.kernel import kernel
 from tenure.core.order import WINDOW, slack
-from tenure.core.owed import quick_allowed, find_to_clear, must_save, spoils_own_promise
+from tenure.core.owed import find_to_clear, must_save, quick_allowed, spoils_own_promise
 from tenure.core.victims import drop_picks
 from tenure.core.waiting import lane_of
 from tenure.core.words import NEVER_S, NONE, NodeState, Phase, Reason

@@ -9,7 +9,7 @@ A read-only array stays read-only by column: a kernel that writes to one does no
 from __future__ import annotations
 
 from collections import namedtuple
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -34,15 +34,17 @@ def empty(rows: int, dtype: np.dtype[Any], **fill: Any) -> Table:
     return table
 
 
-@lru_cache(maxsize=None)
+@cache
 def _view_class(names: tuple[str, ...]) -> Any:
-    class Columns(namedtuple("Columns", names)):  # type: ignore[misc]
+    fields: Any = namedtuple("Fields", list(names))  # type: ignore[misc]
+
+    class Columns(fields):  # type: ignore[misc]
         """Column views of one table; as long as the table has rows, as in compiled code."""
 
         __slots__ = ()
 
         def __len__(self) -> int:
-            return len(self[0])
+            return len(next(iter(self)))
 
     return Columns
 

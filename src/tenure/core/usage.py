@@ -31,7 +31,9 @@ def bring_up(board, policy, standing, now_s):
         fade = 0.5 ** (span_s / policy.half_life_s)
         gain = (1.0 - fade) * policy.half_life_s / LN2
         rows.decayed_used[standing] = rows.decayed_used[standing] * fade + rows.charged[standing] * gain
-        rows.decayed_owed[standing] = rows.decayed_owed[standing] * fade + rows.due_ugpu[standing] / UGPU * gain
+        rows.decayed_owed[standing] = (
+            rows.decayed_owed[standing] * fade + rows.due_ugpu[standing] / UGPU * gain
+        )
         rows.decayed_titled[standing] = (
             rows.decayed_titled[standing] * fade + rows.entitled_ugpu[standing] / UGPU * gain
         )

@@ -6,11 +6,11 @@ adds up what is taken from each owner.
 
 from __future__ import annotations
 
+from tenure.core.board import BUDGETED
 from tenure.core.contract import loss_gpu_s, protection_s, rule_to_take
 from tenure.core.fit import NO_SCORE, node_size_for, suits
 from tenure.core.kernel import kernel
 from tenure.core.waiting import lane_of
-from tenure.core.board import BUDGETED
 from tenure.core.words import NONE
 
 NOT_FOUND = NO_SCORE
@@ -59,7 +59,7 @@ def _gpus_on_node(lab, board, job, node):
 
 @kernel
 def _best_victim(lab, board, policy, node, taker, stamp, now_s):
-    """The legal victim on the node that loses least for each GPU it frees there; (job, loss), NONE if none."""
+    """The legal victim on the node that loses least for each GPU it frees there: (job, loss)."""
     best, best_loss, best_rate = NONE, NOT_FOUND, NOT_FOUND
     for k in range(board.posts.n_jobs[node]):
         job = board.on_node[node, k]
@@ -139,7 +139,12 @@ def find_node_to_clear(lab, board, policy, cluster, taker, now_s):
         if not _may_clear(lab, board, policy, node, taker, gpus, now_s):
             continue
         plan = board.posts.plan[node]
-        if plan != NONE and promised_whole and gpus == lab.nodes.gpus[node] and board.plans.job[plan] != taker:
+        if (
+            plan != NONE
+            and promised_whole
+            and gpus == lab.nodes.gpus[node]
+            and board.plans.job[plan] != taker
+        ):
             continue
         board.counts.stamp[0] += 1
         n, loss = clear_node(lab, board, policy, node, taker, gpus, 0, now_s)
@@ -180,7 +185,10 @@ def _rank_nodes(lab, board, policy, cluster, taker, size, now_s):
 
 @kernel
 def find_nodes_to_clear(lab, board, policy, cluster, taker, now_s):
-    """S13 for a gang: whole nodes that together lose least: (nodes in `chosen`, victims in `picked`, loss)."""
+    """S13 for a gang: whole nodes that together lose least.
+
+    Gives (nodes in `chosen`, victims in `picked`, loss); (0, 0, NOT_FOUND) if there is no legal set.
+    """
     gpus = board.stays.gpus[taker]
     size = node_size_for(lab, cluster, gpus)
     if size <= 0:

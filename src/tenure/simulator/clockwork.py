@@ -39,17 +39,37 @@ ENDS, GRACE_OVER, PROTECTION_OVER, RESTED, WAKE, PROMISE = range(6)
 DONE, MAKE_ROOM, PAUSE = 0, 1, 2
 
 WAITING, RESTING, HELD = int(Phase.WAITING), int(Phase.RESTING), int(Phase.HELD)
-RUNNING, STOPPING, CLAIMING, ENDED = int(Phase.RUNNING), int(Phase.STOPPING), int(Phase.CLAIMING), int(Phase.ENDED)
+RUNNING, STOPPING, CLAIMING, ENDED = (
+    int(Phase.RUNNING),
+    int(Phase.STOPPING),
+    int(Phase.CLAIMING),
+    int(Phase.ENDED),
+)
 FINISHED, FAILED, PREEMPTED = int(End.FINISHED), int(End.FAILED), int(End.PREEMPTED)
 NODE_FAILED, CANCELLED, TIMED_OUT = int(End.NODE_FAILED), int(End.CANCELLED), int(End.TIMED_OUT)
 BY_CANCEL, BY_TIME, BY_NODE = int(Cause.CANCELLED), int(Cause.TIMED_OUT), int(Cause.NODE_DOWN)
 R_OWNER, R_LIMIT, R_DEAD = int(Rule.OWNER), int(Rule.RUNTIME_LIMIT), int(Rule.DEAD_NODE)
-SAY_SUBMITTED, SAY_STARTED, SAY_STOPPING = int(Happened.SUBMITTED), int(Happened.STARTED), int(Happened.STOPPING)
-SAY_PLANNED, SAY_REQUEUED, SAY_CANCELLED = int(Happened.PLANNED), int(Happened.REQUEUED), int(Happened.CANCELLED)
+SAY_SUBMITTED, SAY_STARTED, SAY_STOPPING = (
+    int(Happened.SUBMITTED),
+    int(Happened.STARTED),
+    int(Happened.STOPPING),
+)
+SAY_PLANNED, SAY_REQUEUED, SAY_CANCELLED = (
+    int(Happened.PLANNED),
+    int(Happened.REQUEUED),
+    int(Happened.CANCELLED),
+)
 SAY_HELD, SAY_RELEASED, SAY_SHARE = int(Happened.HELD), int(Happened.RELEASED), int(Happened.SHARE)
 SAY_STOPPED = int(Happened.STOPPED)
 DOWN = int(NodeState.DOWN)
-PHASE, NODE, SHARE, CANCEL, HOLD, RELEASE = What.PHASE, What.NODE, What.SHARE, What.CANCEL, What.HOLD, What.RELEASE
+PHASE, NODE, SHARE, CANCEL, HOLD, RELEASE = (
+    What.PHASE,
+    What.NODE,
+    What.SHARE,
+    What.CANCEL,
+    What.HOLD,
+    What.RELEASE,
+)
 STALE_S = 9 * 86400  #: nothing running, nothing to come, nothing started for so long: the rest waits for ever
 
 ALARM = table_type(t=I8, order=I8, job=I8, attempt=I8, kind=I8)
@@ -90,7 +110,7 @@ def _swap(alarms, one, other):
 
 @kernel
 def set_alarm(clock, alarms, t_s, kind, job, attempt):
-    """Put an alarm on the heap; of one instant they go off by kind, then in the order in which they were set."""
+    """Put an alarm on the heap; of one instant they go off by kind, then in the order set."""
     n = clock.n_alarms[0]
     alarms.t[n], alarms.kind[n], alarms.job[n], alarms.attempt[n] = t_s, kind, job, attempt
     alarms.order[n] = (kind << 48) | clock.order[0]
@@ -206,11 +226,13 @@ def serve_loops(lab, board, policy, world, now_s):
 
 
 @kernel
-def _abrupt(lab, board, policy, world, job, cause, rule, end, now_s):
-    """Stopped and ended at one instant, without grace."""
+def _abrupt(lab, board, policy, world, job, end, now_s):
+    """Stopped and ended at one instant, without grace: its node died, or its own limit is reached."""
     if board.stays.phase[job] == RUNNING:
         row = say(board, SAY_STOPPING, job, now_s)
-        board.out.code[row], board.out.rule[row], board.out.x[row] = cause, rule, now_s
+        board.out.code[row] = BY_NODE if end == NODE_FAILED else BY_TIME
+        board.out.rule[row] = R_DEAD if end == NODE_FAILED else R_LIMIT
+        board.out.x[row] = now_s
     end_stay(lab, board, policy, world, job, end, now_s)
 
 
@@ -218,7 +240,7 @@ def _abrupt(lab, board, policy, world, job, cause, rule, end, now_s):
 def _fail_node(lab, board, policy, world, node, now_s):
     """S20: a dead node ends its attempts at once, on all their nodes; nobody else is touched."""
     while board.posts.n_jobs[node] > 0:
-        _abrupt(lab, board, policy, world, board.on_node[node, 0], BY_NODE, R_DEAD, NODE_FAILED, now_s)
+        _abrupt(lab, board, policy, world, board.on_node[node, 0], NODE_FAILED, now_s)
 
 
 @kernel
@@ -299,7 +321,7 @@ def go_off(lab, board, policy, world, now_s):
     phase = stays.phase[job]
     if kind == ENDS and (phase == RUNNING or phase == STOPPING):
         if stays.timed_out[job]:
-            _abrupt(lab, board, policy, world, job, BY_TIME, R_LIMIT, TIMED_OUT, now_s)
+            _abrupt(lab, board, policy, world, job, TIMED_OUT, now_s)
         else:
             end_stay(lab, board, policy, world, job, FAILED if world.hidden.fails[job] else FINISHED, now_s)
         return True
@@ -327,7 +349,9 @@ def _wind_up_start(lab, board, world, job, now_s):
     ends_s = now_s + min(left_s, jobs.max_runtime_s[job])
     set_alarm(world.clock, world.alarms, ends_s, ENDS, job, stays.attempt[job])
     if stays.protected_until_s[job] > now_s and stays.protected_until_s[job] < ends_s:
-        set_alarm(world.clock, world.alarms, stays.protected_until_s[job], PROTECTION_OVER, job, stays.attempt[job])
+        set_alarm(
+            world.clock, world.alarms, stays.protected_until_s[job], PROTECTION_OVER, job, stays.attempt[job]
+        )
     world.clock.last_start_s[0] = now_s
     world.clock.n_running[0] += 1
 
@@ -345,7 +369,14 @@ def wind_up(lab, board, world, now_s):
         elif event == SAY_PLANNED:
             set_alarm(world.clock, world.alarms, out.x[row], PROMISE, job, 0)
         elif event == SAY_REQUEUED and board.stays.phase[job] == RESTING:
-            set_alarm(world.clock, world.alarms, board.stays.rest_until_s[job], RESTED, job, board.stays.attempt[job])
+            set_alarm(
+                world.clock,
+                world.alarms,
+                board.stays.rest_until_s[job],
+                RESTED,
+                job,
+                board.stays.attempt[job],
+            )
     world.clock.n_seen[0] = board.counts.n_out[0]
 
 
@@ -379,7 +410,11 @@ def _next_instant(lab, board, policy, world, rule):
     nothing_to_come = t_s == NEVER_S and clock.now_s[0] > clock.last_start_s[0] + STALE_S
     if rule != FIFO and rule != BACKFILL and not nothing_to_come:
         for cluster in range(len(lab.clusters)):
-            if board.scenes.n_waiting[cluster] > 0 or board.counts.n_claims[0] > 0 or board.scenes.n_sick[cluster] > 0:
+            if (
+                board.scenes.n_waiting[cluster] > 0
+                or board.counts.n_claims[0] > 0
+                or board.scenes.n_sick[cluster] > 0
+            ):
                 return min(t_s, (clock.now_s[0] // policy.tick_s + 1) * policy.tick_s)
     return t_s
 

@@ -79,7 +79,7 @@ def lab_of(world: World) -> Lab:
     most = int(world.nodes["gpus"].max(initial=1))
     sizes = np.zeros((len(world.clusters), most + 1), np.int64)
     np.add.at(sizes, (world.nodes["cluster"], world.nodes["gpus"]), 1)
-    tables = [world.jobs, world.accounts, world.nodes, world.clusters, sizes]
+    tables: list[Any] = [world.jobs, world.accounts, world.nodes, world.clusters, sizes]
     for number, table in enumerate(tables):
         tables[number] = table = table.view()
         table.flags.writeable = False

@@ -49,7 +49,10 @@ def _node_clear_s(lab, board, node, gpus, now_s):
 
 @kernel
 def _reserve(lab, board, policy, cluster, head, now_s):
-    """The head's reservation: its start; its nodes get `by_node.clear_s` = GPUs to spare then, others NEVER_S."""
+    """The head's reservation: its start; its nodes get `by_node.clear_s` = GPUs to spare then.
+
+    Others NEVER_S.
+    """
     gpus = board.stays.gpus[head]
     size = node_size_for(lab, cluster, gpus)
     each = gpus if size == 0 else size
@@ -58,7 +61,11 @@ def _reserve(lab, board, policy, cluster, head, now_s):
     n = 0
     for node in range(first, first + lab.clusters.n_nodes[cluster]):
         board.by_node.clear_s[node] = NEVER_S
-        if board.posts.state[node] != UP or lab.nodes.gpus[node] < each or (size > 0 and lab.nodes.gpus[node] != size):
+        if (
+            board.posts.state[node] != UP
+            or lab.nodes.gpus[node] < each
+            or (size > 0 and lab.nodes.gpus[node] != size)
+        ):
             continue
         if lab.jobs.gpu_type[head] != NONE and lab.jobs.gpu_type[head] != lab.nodes.gpu_type[node]:
             continue
@@ -96,7 +103,9 @@ def _fit_beside(lab, board, policy, cluster, job, at_s, now_s):
     n, best, best_left = 0, NONE, 1 << 40
     for node in range(first, first + lab.clusters.n_nodes[cluster]):
         avail = board.posts.avail[node]
-        spare = board.by_node.clear_s[node]  # GPUs to spare beside the head; NEVER_S where it reserves nothing
+        spare = board.by_node.clear_s[
+            node
+        ]  # GPUs to spare beside the head; NEVER_S where it reserves nothing
         if avail < each or spare < each or not suits(lab, board, policy, node, job, now_s):
             continue
         if size == 0 and avail - gpus < best_left:

@@ -23,7 +23,9 @@ def start_in_order(lab, board, policy, cluster, now_s):
         following = board.entries.next[entry]
         job = board.entries.job[entry]
         board.counts.looked[0] += 1
-        if within_limits(lab, board, job, board.stays.gpus[job]) and find_place(lab, board, policy, cluster, job, now_s):
+        if within_limits(lab, board, job, board.stays.gpus[job]) and find_place(
+            lab, board, policy, cluster, job, now_s
+        ):
             start(lab, board, policy, job, cluster, FIRST_COME, now_s)
         elif could_ever_fit(lab, board, cluster, job):
             return entry

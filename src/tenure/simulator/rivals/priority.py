@@ -35,7 +35,9 @@ def _within_quota(lab, board, cluster, job):
     if not board.stays.budgeted[job]:
         return False
     row = _row(lab, board, cluster, job)
-    return (board.standings.protected[row] + board.stays.gpus[job]) * UGPU <= board.standings.entitled_ugpu[row]
+    return (board.standings.protected[row] + board.stays.gpus[job]) * UGPU <= board.standings.entitled_ugpu[
+        row
+    ]
 
 
 @kernel
@@ -107,7 +109,9 @@ def _clear_for(lab, board, policy, cluster, job, now_s):
     board.counts.stamp[0] += 1
     count, n = 0, 0
     for node in range(first, first + lab.clusters.n_nodes[cluster]):
-        if board.posts.avail[node] + board.posts.soft[node] < each or not suits(lab, board, policy, node, job, now_s):
+        if board.posts.avail[node] + board.posts.soft[node] < each or not suits(
+            lab, board, policy, node, job, now_s
+        ):
             continue
         if size > 0 and (lab.nodes.gpus[node] != size or board.posts.pledged[node] > 0):
             continue
