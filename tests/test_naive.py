@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from naive import NEVER, Books, Held, Knobs, Tree
 from stepping import Ledger, staged, turns
@@ -160,6 +161,28 @@ def test_accounts_as_the_second_way(name: str) -> None:
 @tried
 @given(scenarios())
 def test_accounts_as_the_second_way_whatever_happens(scenario: dict[str, Any]) -> None:
+    compare(scenario)
+
+
+@st.composite
+def flowing(draw: st.DrawFn) -> dict[str, Any]:
+    """Programs whose projects ask for more or less than their part, from time to time."""
+    parts, jobs = draw(st.sampled_from(((50, 30, 20), (34, 33, 33), (80, 15, 5)))), []
+    tree = {
+        program: {"share": f"{share}%", "accounts": {n: {"share": f"{q}%"} for n, q in zip("xyz", parts)}}
+        for program, share in (("p", 60), ("q", 30))
+    }
+    for row, path in enumerate([f"{program}/{name}" for program in "pq" for name in "xyz"] * 2):
+        told = {"gpus": draw(st.sampled_from((1, 2, 4))), "count": draw(st.integers(1, 12))}
+        times = {"submit": draw(st.integers(0, 4 * HOUR)), "runtime": draw(st.sampled_from((HOUR, 9 * HOUR)))}
+        jobs.append({"id": f"j{row}", "account": path, "min_runtime": HOUR, **told, **times})
+    lab = {"clusters": {"one": {"nodes": 4, "gpus_per_node": 8}}, "accounts": tree}
+    return {"lab": lab, "until": 12 * HOUR, "jobs": draw(st.permutations(jobs))[: draw(st.integers(3, 12))]}
+
+
+@tried
+@given(flowing())
+def test_what_projects_leave_flows_as_the_second_way(scenario: dict[str, Any]) -> None:
     compare(scenario)
 
 
