@@ -173,11 +173,11 @@ def flowing(draw: st.DrawFn) -> dict[str, Any]:
         for program, share in (("p", 60), ("q", 30))
     }
     for row, path in enumerate([f"{program}/{name}" for program in "pq" for name in "xyz"] * 2):
-        told = {"gpus": draw(st.sampled_from((1, 2, 4))), "count": draw(st.integers(1, 12))}
+        told = {"gpus": draw(st.sampled_from((1, 4, 8))), "count": draw(st.integers(1, 4))}
         times = {"submit": draw(st.integers(0, 4 * HOUR)), "runtime": draw(st.sampled_from((HOUR, 9 * HOUR)))}
         jobs.append({"id": f"j{row}", "account": path, "min_runtime": HOUR, **told, **times})
     lab = {"clusters": {"one": {"nodes": 4, "gpus_per_node": 8}}, "accounts": tree}
-    return {"lab": lab, "until": 12 * HOUR, "jobs": draw(st.permutations(jobs))[: draw(st.integers(3, 12))]}
+    return {"lab": lab, "until": 5 * HOUR, "jobs": draw(st.permutations(jobs))[: draw(st.integers(3, 12))]}
 
 
 @tried
