@@ -9,7 +9,7 @@ from tenure.core.contract import interruptible, loss_gpu_s, rule_to_take, safe_u
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import claim, give_up_claim, notice, start, stop
 from tenure.core.plan_gang import PLANS, unplan
-from tenure.core.victims import NOT_FOUND, drop_picks
+from tenure.core.victims import AVOIDED, NOT_FOUND, drop_picks
 from tenure.core.words import NONE, Cause, NodeState, Phase, Rule
 
 RUNNING, WAITING, CLAIMING = int(Phase.RUNNING), int(Phase.WAITING), int(Phase.CLAIMING)
@@ -31,16 +31,30 @@ def within_limits(lab, board, job, more_gpus):
 
 
 @kernel
+def _is_in_its_place(board, job, victim):
+    """Whether the victim holds GPUs of a node that the gang is to take: `chosen[:n_nodes]`."""
+    node = board.stays.node[victim]
+    for _ in range(board.stays.n_nodes[victim]):
+        for k in range(board.stays.n_nodes[job]):
+            if board.chosen[k] == node:
+                return True
+        node = board.posts.next_of_gang[node]
+    return False
+
+
+@kernel
 def take_place(lab, board, policy, cluster, job, n_victims, rule, now_s):
     """S13, S14: stop `picked[:n_victims]` and claim the place (`stays.node`, `chosen`) for the job.
 
     Stops come first, so that each is judged with those before it already done.
     """
     drop_picks(lab, board, 0, n_victims)
-    over_limit = not within_limits(lab, board, job, board.stays.gpus[job])
+    over_limit = rule != BY_PLAN and not within_limits(lab, board, job, board.stays.gpus[job])
     for k in range(n_victims):
         victim = board.picked[k]
-        why = OVER_LIMIT if over_limit else rule_to_take(lab, board, policy, victim, job, now_s)
+        why = rule_to_take(lab, board, policy, victim, job, now_s)
+        if over_limit or (rule == BY_PLAN and not _is_in_its_place(board, job, victim)):
+            why = OVER_LIMIT
         if why == 0:  # part of a promise: smaller work of others, or its account's own
             mine = board.stays.account[victim] == board.stays.account[job]
             why = OWN_GANG if mine else DISPLACED
@@ -108,6 +122,17 @@ def pass_drains(lab, board, policy, cluster, now_s):
 
 
 @kernel
+def add_pick(lab, board, job, n):
+    """Add a victim to `picked[:n]`; how many there are then."""
+    board.by_job.stamp[job] = board.counts.stamp[0]
+    board.picked[n] = job
+    if board.stays.budgeted[job]:
+        row = board.stays.cluster[job] * len(lab.accounts) + board.stays.account[job]
+        board.by_account.taken[row] += board.stays.gpus[job]
+    return n + 1
+
+
+@kernel
 def _pick_on(lab, board, policy, node, taker, n, now_s):
     """Pick every running attempt of a promised node; n or -1 if one of them may not be stopped yet."""
     for k in range(board.posts.n_jobs[node]):
@@ -118,12 +143,7 @@ def _pick_on(lab, board, policy, node, taker, n, now_s):
             return -1
         if now_s < safe_until_s(lab, board, policy, job, taker):
             return -1
-        board.by_job.stamp[job] = board.counts.stamp[0]
-        board.picked[n] = job
-        if board.stays.budgeted[job]:
-            row = board.stays.cluster[job] * len(lab.accounts) + board.stays.account[job]
-            board.by_account.taken[row] += board.stays.gpus[job]
-        n += 1
+        n = add_pick(lab, board, job, n)
     return n
 
 
@@ -155,6 +175,62 @@ def _spare_needless(lab, board, policy, node, gpus, n, now_s):
 
 
 @kernel
+def _over_limit(lab, board, job, n):
+    """The first account above the job that would hold more than its limit once `picked[:n]` are gone; or NONE."""
+    account = board.stays.account[job]
+    while account != NONE:
+        held = board.purses.held[account] + board.stays.gpus[job]
+        for k in range(n):
+            owner = board.stays.account[board.picked[k]]
+            if account <= owner <= account + lab.accounts.n_below[account]:
+                held -= board.stays.gpus[board.picked[k]]
+        if held > lab.accounts.max_gpus[account]:
+            return account
+        account = lab.accounts.parent[account]
+    return NONE
+
+
+@kernel
+def _cheapest_own(lab, board, policy, cluster, taker, limited, now_s):
+    """Work that makes way for a gang of its own account under a limit: unbudgeted first; or NONE."""
+    stays = board.stays
+    best, best_loss = NONE, NOT_FOUND
+    first = lab.clusters.first_node[cluster]
+    for node in range(first, first + lab.clusters.n_nodes[cluster]):
+        for k in range(board.posts.n_jobs[node]):
+            job = board.on_node[node, k]
+            if stays.phase[job] != RUNNING or board.by_job.stamp[job] == board.counts.stamp[0]:
+                continue
+            if stays.budgeted[job]:
+                if stays.account[job] != stays.account[taker] or stays.gpus[job] >= stays.gpus[taker]:
+                    continue
+            elif not limited <= stays.account[job] <= limited + lab.accounts.n_below[limited]:
+                continue
+            if now_s < safe_until_s(lab, board, policy, job, taker):
+                continue
+            loss = loss_gpu_s(lab, board, policy, job, now_s) / stays.gpus[job]
+            loss += AVOIDED if stays.budgeted[job] else 0.0
+            if loss < best_loss:
+                best, best_loss = job, loss
+    return best
+
+
+@kernel
+def _pick_under_limit(lab, board, policy, cluster, taker, n, now_s):
+    """S9: add to `picked[:n]` until the gang is within its limits; how many then, or -1 if that cannot be."""
+    start = n
+    while True:
+        limited = _over_limit(lab, board, taker, n)
+        if limited == NONE:
+            return n
+        job = _cheapest_own(lab, board, policy, cluster, taker, limited, now_s)
+        if job == NONE:
+            drop_picks(lab, board, start, n)
+            return -1
+        n = add_pick(lab, board, job, n)
+
+
+@kernel
 def _keep_promise(lab, board, policy, row, now_s):
     """Its date has come: take its nodes, whatever the targets are by now, with no patience."""
     plans, stays, posts = board.plans, board.stays, board.posts
@@ -173,10 +249,11 @@ def _keep_promise(lab, board, policy, row, now_s):
     stays.node[job] = plans.first_node[row]
     if stays.gpus[job] < lab.nodes.gpus[stays.node[job]]:
         n = _spare_needless(lab, board, policy, stays.node[job], stays.gpus[job], n, now_s)
-    if not within_limits(lab, board, job, stays.gpus[job]):
+    more = _pick_under_limit(lab, board, policy, cluster, job, n, now_s)
+    if more < 0:
         drop_picks(lab, board, 0, n)
         return
-    take_place(lab, board, policy, cluster, job, n, BY_PLAN, now_s)
+    take_place(lab, board, policy, cluster, job, more, BY_PLAN, now_s)
 
 
 @kernel

@@ -36,6 +36,7 @@ def decide_into(lab, board, policy, now_s):
         pass_promises(lab, board, policy, cluster, now_s)
         pass_quick(lab, board, policy, cluster, leaves, now_s)
         pass_owed(lab, board, policy, cluster, leaves, now_s)
+        pass_promises(lab, board, policy, cluster, now_s)  # one made for this very instant
         if policy.order != WINDOW:
             pass_crossing(lab, board, policy, cluster, leaves, now_s)
         pass_unbudgeted(lab, board, policy, cluster, now_s)

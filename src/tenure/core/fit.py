@@ -39,7 +39,10 @@ def keeps_promise(lab, board, policy, node, job, start_s):
         return True
     if not board.stays.budgeted[job]:
         return True
-    return start_s + protection_s(policy, lab.jobs.min_runtime_s[job]) <= board.posts.plan_s[node]
+    for_s = protection_s(policy, lab.jobs.min_runtime_s[job])
+    if board.stays.quick[job] and board.stays.quick[board.plans.job[board.posts.plan[node]]]:
+        for_s = policy.max_protected_s  # so long a quick job is safe from a quick gang (S12)
+    return start_s + for_s <= board.posts.plan_s[node]
 
 
 @kernel

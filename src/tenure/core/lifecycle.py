@@ -449,12 +449,29 @@ def _give_up_claims_on(lab, board, node, now_s):
 
 
 @kernel
+def _has_like_outside(lab, cluster, pool):
+    """Whether each of the last `pool` nodes has one as large, of its type, before them: else some work never runs."""
+    first = lab.clusters.first_node[cluster]
+    last = first + lab.clusters.n_nodes[cluster]
+    for node in range(last - pool, last):
+        found = False
+        for other in range(first, last - pool):
+            same = lab.nodes.gpu_type[other] == lab.nodes.gpu_type[node]
+            found = found or (same and lab.nodes.gpus[other] >= lab.nodes.gpus[node])
+        if not found:
+            return False
+    return True
+
+
+@kernel
 def resolve_scale(lab, board, policy, cluster):
     """Sizes that follow the cluster (rule.md §3): the pool, who gets a plan, the small bound."""
     scene = board.scenes
     unit, total = lab.clusters.node_gpus[cluster], lab.clusters.gpus[cluster]
     pool = policy.pool_nodes if policy.pool_nodes >= 0 else lab.clusters.n_nodes[cluster] // 64
     pool = min(pool, max(0, lab.clusters.n_nodes[cluster] - 1))
+    while pool > 0 and not _has_like_outside(lab, cluster, pool):
+        pool -= 1
     last = lab.clusters.first_node[cluster] + lab.clusters.n_nodes[cluster]
     scene.pool_nodes[cluster], scene.pool_first[cluster] = pool, last - pool
     above = policy.plan_above_gpus

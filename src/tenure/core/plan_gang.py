@@ -24,17 +24,21 @@ PLANS = 64  #: rows of plans a cluster
 def _stays_legal_to_take(lab, board, policy, cluster, job, victim):
     """At its promise a gang may take unbudgeted work, smaller work of anybody, and work above its target.
 
-    One that has saved up may also take work of any size of an account in credit (S12).
+    One that has saved up may also take work of any size of an account in credit (S12). By window order there is
+    no target that would say that smaller work has room elsewhere: ratios decide.
     """
     stays, rows = board.stays, board.standings
-    if not stays.budgeted[victim] or stays.gpus[victim] < stays.gpus[job]:
+    if not stays.budgeted[victim]:
         return True
+    smaller = stays.gpus[victim] < stays.gpus[job]
+    if stays.account[victim] == stays.account[job]:
+        return smaller
     base = cluster * len(lab.accounts)
     owner = base + stays.account[victim]
-    if stays.account[victim] == stays.account[job]:
-        return False
     if policy.order == WINDOW:
         return rows.ratio[owner] > rows.ratio[base + stays.account[job]] + policy.window_margin_pm / 1000.0
+    if smaller:
+        return True
     if stays.saved[job] and rows.debt[owner] < 0.0:
         return True
     left = rows.running[owner] - stays.gpus[victim]

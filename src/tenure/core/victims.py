@@ -78,13 +78,20 @@ def _best_victim(lab, board, policy, node, taker, stamp, now_s):
 
 
 @kernel
+def coming_gpus(board, node):
+    """GPUs of the node that no claim has: free ones, and those of attempts that are stopping anyway."""
+    posts = board.posts
+    return max(0, posts.free[node] + posts.freeing[node] - posts.pledged[node])
+
+
+@kernel
 def clear_node(lab, board, policy, node, taker, need, start, now_s):
     """Pick victims on the node until `need` GPUs can be taken there; continues the set `picked[:start]`.
 
     Gives (number picked, loss); (start, NOT_FOUND) and nothing picked if the node cannot be cleared so far.
     """
     stamp = board.counts.stamp[0]
-    room = board.posts.avail[node]
+    room = coming_gpus(board, node)
     for k in range(start):  # gangs already in the set free their GPUs here too
         job = board.picked[k]
         if board.stays.n_nodes[job] > 1:
@@ -118,7 +125,7 @@ def clear_node(lab, board, policy, node, taker, need, start, now_s):
 @kernel
 def _may_clear(lab, board, policy, node, taker, need, now_s):
     """Cheap tests before victims are weighed on a node."""
-    if board.posts.avail[node] + board.posts.soft[node] < need:
+    if coming_gpus(board, node) + board.posts.soft[node] < need:
         return False
     if board.posts.pool[node] and lane_of(board, taker) == BUDGETED:
         return False

@@ -239,6 +239,26 @@ def _grow(stage: Stage) -> None:
         stage.playing = playing._replace(alarms=alarms)
 
 
+def _gathered(stage: Stage) -> tuple[NDArray[Any], NDArray[Any]]:
+    """All that was said as one table, and its placements as another; the stage keeps nothing of it.
+
+    Filled from the end, each piece let go as soon as it is copied: so nothing is held twice, and what was
+    allocated last is free first, which is what an allocator can give back.
+    """
+    pieces = list(zip(stage.chunks, stage.placements, strict=True))
+    stage.chunks.clear()
+    stage.placements.clear()
+    n_events, n_placed = sum(len(piece[0]) for piece in pieces), sum(len(piece[1]) for piece in pieces)
+    events, placements = empty(n_events, EVENT), empty(n_placed, PLACEMENT)
+    while pieces:
+        chunk, placed = pieces.pop()
+        n_events, n_placed = n_events - len(chunk), n_placed - len(placed)
+        events[n_events : n_events + len(chunk)] = chunk
+        placements[n_placed : n_placed + len(placed)] = placed
+        del chunk, placed
+    return events, placements
+
+
 def _story(stage: Stage, world: World, names: Names, *, seed: int, warmup_s: int, until_s: int) -> Story:
     """The columns of what happened. Jobs that never came are left out of nothing: their submit_s says so."""
     stays = stage.board.stays
@@ -247,10 +267,7 @@ def _story(stage: Stage, world: World, names: Names, *, seed: int, warmup_s: int
         jobs[name] = world.jobs[name]
     submitted = stays["phase"] != 0
     jobs["submit_s"] = np.where(submitted, stays["submit_s"], NEVER_S)
-    events = np.concatenate(stage.chunks) if stage.chunks else empty(0, EVENT)
-    placements = np.concatenate(stage.placements) if stage.placements else empty(0, PLACEMENT)
-    stage.chunks.clear()
-    stage.placements.clear()
+    events, placements = _gathered(stage)
     gpu_types = names.gpu_types
     nodes = [
         StoryNode(
