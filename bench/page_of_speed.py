@@ -1,0 +1,93 @@
+"""docs/speed.md: the seconds of `run.py`, with the machine and the day they were measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Results = dict[str, dict[str, Any]]
+
+OPENING = """# How fast it is
+
+Written by `make bench` on {date}: {machine}. Seconds are CPU time of the process, after a warm-up that loads
+the compiled code; building the world and measuring the story are not in them. Everything runs on one core.
+What is counted (turns, jobs ended, waiting jobs looked at, victims weighed) is exact for a world and held
+against `bench/expected.json` at every run; seconds are only recorded (`bench/results.jsonl`).
+"""
+
+REAL_WORDS = """
+*venus N*: all 66,241 GPU jobs of SenseTime's Helios cluster Venus (Hu et al., SC '21, CC-BY-4.0) on N nodes
+of 8 GPUs, an hour of protection each, spread over 15 accounts by a hash of their ids, as the trace names no
+users; 36 nodes are too few for them, and thousands wait. *ai2*: the built-in shape, 37 days of 1,024 GPUs.
+
+The best open peers measured, on a workload of 100,000 jobs, end {fifo:,} jobs per CPU second first come,
+first served, and {fair:,} with fair shares and no preemption. The last column sets a play beside the peer of
+its kind (ours under `budget` preempts as well); the workloads are not the same, so take it for its order of
+magnitude.
+"""
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    marks = ["---", *["---:"] * (len(head) - 1)]
+    lines = ["| " + " | ".join(head) + " |", "|" + "|".join(marks) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+
+
+def page(results: Results, today: dict[str, str], peers: tuple[int, int]) -> str:
+    """The page, of what was measured today."""
+    parts = [OPENING.format(**today), real_part(results, peers), large_part(results), commands_part(results)]
+    return "\n".join(parts)
+
+
+def real_part(results: Results, peers: tuple[int, int]) -> str:
+    rows = []
+    for world in ("venus72", "venus36", "ai2"):
+        for rule, peer in zip(("fifo", "budget"), peers):
+            one = results.get(f"{world}-{rule}")
+            if one is None:
+                continue
+            counts, speed = one["counts"], one["counts"]["jobs"] / one["cpu_s"]
+            name = world.replace("venus", "venus ")
+            cells = [f"{counts['jobs']:,}", f"{counts['turns']:,}", f"{one['cpu_s']:.2f}", f"{speed:,.0f}"]
+            rows.append([f"{name}, {rule}", *cells, f"{speed / peer:.0f}×"])
+    head = ["", "jobs ended", "turns", "CPU s", "jobs / CPU s", "beside the peer"]
+    words = REAL_WORDS.format(fifo=peers[0], fair=peers[1])
+    return "## Jobs per CPU second\n\n" + table(head, rows) + words
+
+
+def large_part(results: Results) -> str:
+    rows = []
+    for jobs in (10_000, 100_000, 1_000_000):
+        for rule in ("fifo", "budget"):
+            one = results.get(f"large{jobs}-{rule}")
+            if one is None:
+                continue
+            counts = one["counts"]
+            cells = [f"{jobs // 10:,}", f"{one['cpu_s']:.2f}", f"{1e6 * one['cpu_s'] / counts['jobs']:.0f}"]
+            cells += [f"{1e6 * one['cpu_s'] / counts['turns']:.0f}", f"{one['rss_mib']:,}"]
+            rows.append([f"{jobs:,}, {rule}", *cells])
+    head = ["jobs", "waiting", "CPU s", "µs / job", "µs / turn", "largest memory, MiB"]
+    text = (
+        "## From 10,000 jobs to a million\n\nOn 16,384 GPUs (2,048 nodes), 15 accounts, every account always"
+        " with more work than its share: a tenth of the jobs wait at any time, a fifth is unbudgeted,"
+        " the others are protected for two hours. The"
+        " memory is all of the process: Python, the compiler, the world, the board and the whole story.\n\n"
+    )
+    text += table(head, rows)
+    if "turn" in results:
+        one = results["turn"]
+        text += (
+            f"\n**One turn** on the same GPUs while {one['counts']['waiting']:,} jobs wait:"
+            f" {1000 * one['cpu_s']:.2f} ms (median), {1000 * one['p99_s']:.2f} ms (99th percentile),"
+            f" {1000 * one['worst_s']:.2f} ms (longest of 280).\n"
+        )
+    return text
+
+
+def commands_part(results: Results) -> str:
+    one = results.get("commands")
+    if one is None:
+        return ""
+    rows = [["`tenure --help`", f"{one['help_s']:.2f}"], ["`tenure simulate small`", f"{one['small_s']:.2f}"]]
+    return "## Commands\n\nWall seconds, the best of three, compiled code at hand.\n\n" + table(
+        ["", "s"], rows
+    )
