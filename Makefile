@@ -3,14 +3,15 @@
 #   make demo     set up .venv and play the built-in lab; its report lands in out/ai2.html
 #   make check    the gate before a commit: format, lint, types, floors, docs, fast tests (under two minutes)
 #   make test     everything: the core plain, bounds-checked and compiled, then all tests
-#   make bench    the benchmarks: counts asserted, seconds recorded
+#   make bench    the benchmarks: counts asserted, seconds recorded in docs/speed.md
+#   make reached  play the scenarios the default policy is judged by, and write docs/reached.md (a few minutes)
 #   make docs     write the generated parts of docs/ anew
 #   make clean    remove what the above made
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo check format lint types floors test test-plain test-checked test-compiled bench docs clean
+.PHONY: help demo check format lint types floors test test-plain test-checked test-compiled bench reached docs clean
 
 # The first of these that is new enough; `make PYTHON=/path/to/python3.12 demo` chooses another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -77,6 +78,9 @@ test-compiled: $(READY)
 
 bench: $(READY)
 	$(BIN)/python bench/run.py
+
+reached: $(READY)
+	$(BIN)/python bench/reached.py --workers $(WORKERS)
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py

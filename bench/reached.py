@@ -23,8 +23,9 @@ FLAT = ("ai2", "sat95", "sat", "small", "philly")
 TREES = (("ai2", "programs"), ("sat95", "programs"), ("sat", "programs"), ("ai2", "researchers"),
          ("sat", "researchers"))  # fmt: skip
 RIVALS = tuple((shape, policy) for policy in ("window", "priority") for shape in ("ai2", "sat", "small"))
-#: The small cluster's ways out: (nodes of the pool, GPUs of the largest quick job).
-TRADE = ((0, 8), (0, 4), (1, 8), (1, 4), (2, 8))
+#: The small cluster's ways out: nodes of the pool, GPUs of the largest quick job, quick GPUs beyond a target.
+TRADE = ((0, 8, 8), (0, 8, 24), (0, 4, 8), (1, 8, 8), (1, 4, 8), (2, 8, 8))
+TRADE_KEYS = ("policy.pool.nodes", "policy.quick.gpus", "policy.quick.beyond")
 ONLY_DEBUG = ("a11", "a12", "a13", "a14")
 
 
@@ -37,8 +38,9 @@ class Play(NamedTuple):
     changes: tuple[tuple[str, str], ...] = ()
 
 
-def trade_play(pool: int, quick: int) -> Play:
-    return Play("small", changes=(("policy.pool.nodes", str(pool)), ("policy.quick.gpus", str(quick))))
+def trade_play(setting: tuple[int, ...]) -> Play:
+    """`small` under one row of TRADE."""
+    return Play("small", changes=tuple(zip(TRADE_KEYS, map(str, setting))))
 
 
 def plays(shapes: Iterable[str]) -> list[Play]:
@@ -47,7 +49,7 @@ def plays(shapes: Iterable[str]) -> list[Play]:
     wanted += [Play(shape, tree) for shape, tree in TREES if shape in shapes]
     wanted += [Play(shape, policy=policy) for shape, policy in RIVALS if shape in shapes]
     if "small" in shapes:
-        wanted += [trade_play(pool, quick) for pool, quick in TRADE]
+        wanted += [trade_play(setting) for setting in TRADE]
     return wanted
 
 
@@ -163,8 +165,8 @@ def picture(found: dict[Play, list[dict[str, Any]]]) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
-    for pool, quick in TRADE:
-        rows = found[trade_play(pool, quick)]
+    for setting in TRADE:
+        rows = found[trade_play(setting)]
         wait, delivered, lost = (middle(rows, name) for name in ("debug_p90", "delivered", "lost"))
         assert wait is not None
         assert delivered is not None
@@ -173,12 +175,12 @@ def picture(found: dict[Play, list[dict[str, Any]]]) -> None:
         axes.plot(minutes[:1], delivered[:1], "o", color="#1f6f8b")
         axes.plot(minutes[1:], [delivered[0]] * 2, "-", color="#1f6f8b", alpha=0.3)
         axes.plot([minutes[0]] * 2, delivered[1:], "-", color="#1f6f8b", alpha=0.3)
-        words = f"pool {pool}, quick ≤ {quick}\nlost {lost[0]:.1f} %"
+        words = "{} · {} · {}".format(*setting) + f"\nlost {lost[0]:.1f} %"
         axes.annotate(words, (minutes[0], delivered[0]), (6, 5), textcoords="offset points", fontsize=8)
     axes.set_xscale("log")
     axes.set_xlabel("debug wait, 90th percentile (minutes, log scale)")
     axes.set_ylabel("delivered (%)")
-    axes.set_title("88 GPUs: what a shorter debug wait costs", fontsize=10)
+    axes.set_title("88 GPUs: pool.nodes · quick.gpus · quick.beyond", fontsize=10)
     axes.margins(0.18)
     axes.grid(alpha=0.2)
     PICTURE.parent.mkdir(exist_ok=True)
