@@ -92,8 +92,12 @@ class Teller:
     ) -> None:
         """`more`: kind, resumable, clusters (bits)."""
         self.jobs[job] = {
-            "submit_s": t, "account": self._account_row(account), "gpus": gpus,
-            "min_runtime_s": min_runtime_s, "resumable": True, **more,
+            "submit_s": t,
+            "account": self._account_row(account),
+            "gpus": gpus,
+            "min_runtime_s": min_runtime_s,
+            "resumable": True,
+            **more,
         }
         self._event(t, Happened.SUBMITTED, job)
 
@@ -107,16 +111,31 @@ class Teller:
         minimum_s = min(self.jobs[job]["min_runtime_s"], 8 * HOUR_S)
         protected_until_s = fields.pop("protected_until_s", t + minimum_s)
         self._event(
-            t, Happened.STARTED, job, attempt=attempt, code=cluster, rule=fields.pop("rule", Rule.OWED),
-            x=protected_until_s, nodes_at=at, n_nodes=len(where), **fields,
+            t,
+            Happened.STARTED,
+            job,
+            attempt=attempt,
+            code=cluster,
+            rule=fields.pop("rule", Rule.OWED),
+            x=protected_until_s,
+            nodes_at=at,
+            n_nodes=len(where),
+            **fields,
         )
 
     def stopping(self, t: int, job: str, grace_until_s: int, **fields: Any) -> None:
         """`fields`: cause, rule, by (a job), mine_ppm, theirs_ppm."""
         ratios = (fields.pop("mine_ppm", 0) << 32) | fields.pop("theirs_ppm", 0)
         self._event(
-            t, Happened.STOPPING, job, attempt=self.attempt[job], x=grace_until_s, y=ratios,
-            code=fields.pop("cause", Cause.PREEMPTED), rule=fields.pop("rule", Rule.ABOVE_TARGET), **fields,
+            t,
+            Happened.STOPPING,
+            job,
+            attempt=self.attempt[job],
+            x=grace_until_s,
+            y=ratios,
+            code=fields.pop("cause", Cause.PREEMPTED),
+            rule=fields.pop("rule", Rule.ABOVE_TARGET),
+            **fields,
         )
 
     def stop(self, t: int, job: str, end: End = End.FINISHED, *, lost_gpu_s: int = 0) -> None:
@@ -198,10 +217,20 @@ class Teller:
             for field, value in fields.items():
                 events[field][row] = NONE if value is None else value
         return Story(
-            lab="hand", policy={"name": "hand", "max_protected_s": 8 * HOUR_S}, seed=1,
-            warmup_s=self.warmup_s, until_s=self.until_s, clusters=self.clusters, nodes=self.nodes,
-            accounts=self.accounts, job_ids=names, jobs=jobs, events=events,
-            placements=np.array(placements, PLACEMENT), notes=notes, prices=self.price,
+            lab="hand",
+            policy={"name": "hand", "max_protected_s": 8 * HOUR_S},
+            seed=1,
+            warmup_s=self.warmup_s,
+            until_s=self.until_s,
+            clusters=self.clusters,
+            nodes=self.nodes,
+            accounts=self.accounts,
+            job_ids=names,
+            jobs=jobs,
+            events=events,
+            placements=np.array(placements, PLACEMENT),
+            notes=notes,
+            prices=self.price,
         )
 
 
@@ -235,8 +264,14 @@ class _Play:
         clusters = int(self.rng.integers(0, 2 ** len(self.tell.clusters) - 1))  # 0: on any
         kind = int(self.pick([Kind.BATCH, Kind.DEBUG, Kind.SESSION]))
         self.tell.submit(
-            t, name, self.pick(self.leaves), gpus, int(self.pick([0, 300, 600, 3600, 9000])),
-            kind=kind, resumable=bool(self.rng.integers(2)), clusters=clusters,
+            t,
+            name,
+            self.pick(self.leaves),
+            gpus,
+            int(self.pick([0, 300, 600, 3600, 9000])),
+            kind=kind,
+            resumable=bool(self.rng.integers(2)),
+            clusters=clusters,
         )
         self.waiting.append(name)
 
@@ -288,8 +323,12 @@ class _Play:
             return
         self.until[job] = t + int(self.pick([15, 120])) // self.grid_s * self.grid_s
         self.tell.stopping(
-            t, job, self.until[job], by=self.waiting[0] if self.waiting else None,
-            mine_ppm=int(self.rng.integers(2_000_000)), theirs_ppm=int(self.rng.integers(2_000_000)),
+            t,
+            job,
+            self.until[job],
+            by=self.waiting[0] if self.waiting else None,
+            mine_ppm=int(self.rng.integers(2_000_000)),
+            theirs_ppm=int(self.rng.integers(2_000_000)),
         )
 
     def node(self, t: int) -> None:

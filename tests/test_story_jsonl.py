@@ -74,30 +74,60 @@ def test_lines_have_the_fixed_keys() -> None:
     assert {"lab", "policy", "seed", "warmup_s", "until_s", "clusters", "nodes", "accounts"} <= set(began)
     assert began["accounts"][1] == {"path": "a", "parent": "", "shares": {"jupiter": 0.5}, "max_gpus": None}
     assert submitted == {
-        "event": "submitted", "t": 0, "n": 2, "job": "one", "account": "a", "gpus": 16,
-        "min_runtime_s": 7200, "resumable": True, "kind": "batch",
+        "event": "submitted",
+        "t": 0,
+        "n": 2,
+        "job": "one",
+        "account": "a",
+        "gpus": 16,
+        "min_runtime_s": 7200,
+        "resumable": True,
+        "kind": "batch",
     }
     assert planned["at_s"] == 60
     assert started == {
-        "event": "started", "t": 60, "n": 4, "job": "one", "account": "a", "attempt": 1,
-        "cluster": "jupiter", "nodes": {"jupiter-0000": 8, "jupiter-0001": 8},
-        "protected_until_s": 7260, "reason": "owed",
+        "event": "started",
+        "t": 60,
+        "n": 4,
+        "job": "one",
+        "account": "a",
+        "attempt": 1,
+        "cluster": "jupiter",
+        "nodes": {"jupiter-0000": 8, "jupiter-0001": 8},
+        "protected_until_s": 7260,
+        "reason": "owed",
     }
     assert notice["interruptible_at_s"] == 7260
     assert stopping == {
-        "event": "stopping", "t": 7260, "n": 7, "job": "one", "account": "a", "attempt": 1,
-        "cause": "preempted", "by": "two", "rule": "above_target", "mine": 1.25, "theirs": 0.5,
+        "event": "stopping",
+        "t": 7260,
+        "n": 7,
+        "job": "one",
+        "account": "a",
+        "attempt": 1,
+        "cause": "preempted",
+        "by": "two",
+        "rule": "above_target",
+        "mine": 1.25,
+        "theirs": 0.5,
         "grace_until_s": 7380,
     }
     assert {k: stopped[k] for k in ("attempt", "end", "held_gpu_s", "lost_gpu_s")} == {
-        "attempt": 1, "end": "preempted", "held_gpu_s": 16 * 7320, "lost_gpu_s": 960,
+        "attempt": 1,
+        "end": "preempted",
+        "held_gpu_s": 16 * 7320,
+        "lost_gpu_s": 960,
     }
     assert requeued["attempt"] == 1
     assert (held["by"], held["reason"]) == ("ann", "not now")
     assert (node["node"], node["state"], node["reason"]) == ("jupiter-0001", "down", "xid 79")
     assert "job" not in node
     assert {k: share[k] for k in ("account", "old", "new", "by", "reason")} == {
-        "account": "a", "old": 0.5, "new": 0.25, "by": "pia", "reason": "review",
+        "account": "a",
+        "old": 0.5,
+        "new": 0.25,
+        "by": "pia",
+        "reason": "review",
     }
 
 
@@ -192,8 +222,17 @@ def test_what_is_wrong_is_told_with_its_line() -> None:
     assert "line 2: account 'nobody'" in broken(f"{lines[0]}\n{stray}")
     many = json.dumps(first | {"gpus": "many"})
     assert "line 2" in broken(f"{lines[0]}\n{many}")
-    lone = {"event": "stopped", "t": 5, "n": 2, "job": "ghost", "account": "q",
-            "attempt": 1, "end": "finished", "held_gpu_s": 1, "lost_gpu_s": 0}
+    lone = {
+        "event": "stopped",
+        "t": 5,
+        "n": 2,
+        "job": "ghost",
+        "account": "q",
+        "attempt": 1,
+        "end": "finished",
+        "held_gpu_s": 1,
+        "lost_gpu_s": 0,
+    }
     said = broken(f"{lines[0]}\n{json.dumps(lone)}")
     assert "line 2: job 'ghost' is stopped before it was submitted" in said
 
