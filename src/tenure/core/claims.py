@@ -176,7 +176,7 @@ def _spare_needless(lab, board, policy, node, gpus, n, now_s):
 
 @kernel
 def _over_limit(lab, board, job, n):
-    """The first account above the job that would hold more than its limit once `picked[:n]` are gone; or NONE."""
+    """The first account above the job still over its limit once `picked[:n]` are gone; or NONE."""
     account = board.stays.account[job]
     while account != NONE:
         held = board.purses.held[account] + board.stays.gpus[job]

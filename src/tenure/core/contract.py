@@ -39,11 +39,17 @@ def safe_until_s(lab, board, policy, victim, taker):
 
     A quick job never stops a quick job: for as long as any protection may last. What says 15 minutes and
     runs for days is work like any other then; else it would keep an account from its part for ever.
+    A session, whose state is lost with it, is taken only by who has waited for `patience.session`.
     """
     stays = board.stays
+    if not stays.budgeted[victim]:
+        return stays.started_s[victim]
     if stays.quick[victim] and stays.quick[taker]:
         return stays.started_s[victim] + policy.max_protected_s
-    return stays.protected_until_s[victim] if stays.budgeted[victim] else stays.started_s[victim]
+    until_s = stays.protected_until_s[victim]
+    if lab.jobs.kind[victim] == SESSION:
+        until_s = max(until_s, stays.submit_s[taker] + policy.session_patience_s)
+    return until_s
 
 
 @kernel
@@ -63,8 +69,6 @@ def rule_to_take(lab, board, policy, victim, taker, now_s):
     base = cluster * len(lab.accounts)
     owner, mine = base + stays.account[victim], base + stays.account[taker]
     if owner == mine:
-        return NOT_LEGAL
-    if lab.jobs.kind[victim] == SESSION and now_s - stays.submit_s[taker] < policy.session_patience_s:
         return NOT_LEGAL
     if policy.order == WINDOW:
         margin = policy.window_margin_pm / 1000.0

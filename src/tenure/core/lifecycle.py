@@ -450,7 +450,7 @@ def _give_up_claims_on(lab, board, node, now_s):
 
 @kernel
 def _has_like_outside(lab, cluster, pool):
-    """Whether each of the last `pool` nodes has one as large, of its type, before them: else some work never runs."""
+    """Whether each of the last `pool` nodes has its like before them: else some work never runs."""
     first = lab.clusters.first_node[cluster]
     last = first + lab.clusters.n_nodes[cluster]
     for node in range(last - pool, last):

@@ -24,8 +24,8 @@ PLANS = 64  #: rows of plans a cluster
 def _stays_legal_to_take(lab, board, policy, cluster, job, victim):
     """At its promise a gang may take unbudgeted work, smaller work of anybody, and work above its target.
 
-    One that has saved up may also take work of any size of an account in credit (S12). By window order there is
-    no target that would say that smaller work has room elsewhere: ratios decide.
+    One that has saved up may also take work of any size of an account in credit (S12). By window order
+    there is no target that would say that smaller work has room elsewhere: ratios decide.
     """
     stays, rows = board.stays, board.standings
     if not stays.budgeted[victim]:
@@ -64,6 +64,8 @@ def clear_from_s(lab, board, policy, cluster, job, node, now_s):
         if not _stays_legal_to_take(lab, board, policy, cluster, job, other):
             return NEVER_S
         latest_s = max(latest_s, safe_until_s(lab, board, policy, other, job))
+    if latest_s > now_s + max(policy.max_protected_s, policy.grace_budgeted_s):
+        return NEVER_S  # a session to be waited for: no promise is further away than a protection
     return latest_s
 
 
