@@ -152,13 +152,29 @@ def against(rows: tuple[Row, ...], name: str, seeds: list[dict[str, Any]], publi
         if three is None and goal is None:
             continue
         unit = f" {row.unit}" if row.unit else ""
-        sought = (
-            f"{row.sign} {number(goal, row.digits if goal % 1 else 0)}{unit}" if goal is not None else "–"
-        )
+        sought = f"{row.sign} {round(goal, 2):g}{unit}" if goal is not None else "–"
         line = [row.name + (f", {row.unit}" if row.unit else ""), judged(row, three, goal), sought]
         line += [row.studied.get(name) or "–"]
         lines.append([*line, row.published or "–"] if published else line)
     return table(["", "reached", "to reach", "studied"] + (["published"] if published else []), lines)
+
+
+def counted(found: Found) -> str:
+    """How many cells there are, and which are not reached."""
+    tables = [(ROWS, shape, Play(shape)) for shape in FLAT]
+    tables += [(TREE_ROWS, f"{shape} {tree}", Play(shape, tree)) for shape, tree in TREES]
+    good, missed = 0, {}
+    for rows, name, one in tables:
+        cells = {
+            row.name: judged(row, middle(found[one], row.column), row.goals.get(name))
+            for row in rows
+            if one in found
+        }
+        good += sum("✓" in cell for cell in cells.values())
+        missed[name] = [row for row, cell in cells.items() if "✗" in cell]
+    total = good + sum(map(len, missed.values()))
+    lines = [f"- {name}: {'; '.join(rows)}" for name, rows in missed.items() if rows]
+    return f"## In short\n\n{good} of {total} figures are reached. Not reached:\n\n" + "\n".join(lines) + "\n"
 
 
 # --- parts of the page ------------------------------------------------------------------------------
@@ -194,8 +210,8 @@ def beside_part(found: Found) -> str:
     return (
         "## Beside plain rules\n\n`window` ranks accounts by their use over the lookback alone"
         " (`policy.order: window`), with the same quick lane, plans and protections; `priority` protects what"
-        " an account runs within its entitlement and takes jobs by arrival. Each plays the same lists of jobs.\n\n"
-        + table(["", "policy", *(name for name, _, _ in BESIDE)], lines)
+        " an account runs within its entitlement and takes jobs by arrival. Each plays"
+        " the same lists of jobs.\n\n" + table(["", "policy", *(name for name, _, _ in BESIDE)], lines)
     )
 
 
@@ -235,8 +251,9 @@ def philly_part(found: Found) -> str:
             "got / owed %", "work / (work + wait) %"]  # fmt: skip
     return (
         "## Why the worst account of philly stays below 100 %\n\n"
-        f"The trace has fewer tenants than the scenario has accounts: {', '.join(ONLY_DEBUG)} get debug jobs"
-        " only. They ask for about a hundredth of what they are entitled to, so all their demand is owed, and"
+        "This stretch of the trace has fewer tenants than the scenario has accounts: of budgeted work,"
+        f" {', '.join(ONLY_DEBUG)} get debug jobs only. They ask for a hundredth of what they"
+        " are entitled to, so all their demand is owed, and"
         " demand counts a job's waiting seconds too. A debug job of some 400 s that waits 15 s for an"
         " unbudgeted one to make way (120 s for a budgeted one) was owed 415 s and can use only 400: work"
         " that is done cannot make good the seconds before it started. The last two columns agree: the"
@@ -246,5 +263,12 @@ def philly_part(found: Found) -> str:
 
 
 def page(found: Found) -> str:
-    parts = [OPENING, flat_part(found), tree_part(found), beside_part(found), trade_part(found)]
+    parts = [
+        OPENING,
+        counted(found),
+        flat_part(found),
+        tree_part(found),
+        beside_part(found),
+        trade_part(found),
+    ]
     return "\n".join([*parts, philly_part(found)]).rstrip() + "\n"

@@ -267,6 +267,8 @@ def _story(stage: Stage, world: World, names: Names, *, seed: int, warmup_s: int
         jobs[name] = world.jobs[name]
     submitted = stays["phase"] != 0
     jobs["submit_s"] = np.where(submitted, stays["submit_s"], NEVER_S)
+    del stays, submitted
+    stage.board = stage.board._replace(stays=None, log=None)  # the play is over, and they are large
     events, placements = _gathered(stage)
     gpu_types = names.gpu_types
     nodes = [
