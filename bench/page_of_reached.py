@@ -252,7 +252,7 @@ def philly_part(found: Found) -> str:
     return (
         "## Why the worst account of philly stays below 100 %\n\n"
         "This stretch of the trace has fewer tenants than the scenario has accounts: of budgeted work,"
-        f" {', '.join(ONLY_DEBUG)} get debug jobs only. They ask for a hundredth of what they"
+        f" {', '.join(ONLY_DEBUG)} get debug jobs only. They ask for about one hundredth of what they"
         " are entitled to, so all their demand is owed, and"
         " demand counts a job's waiting seconds too. A debug job of some 400 s that waits 15 s for an"
         " unbudgeted one to make way (120 s for a budgeted one) was owed 415 s and can use only 400: work"

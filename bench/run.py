@@ -158,6 +158,12 @@ def said(one: dict[str, Any]) -> str:
     return f"{one['cpu_s']:8.2f} s  {jobs / one['cpu_s']:10,.0f} jobs/s  {one['rss_mib']:5,} MiB"
 
 
+def record(one: dict[str, Any], today: dict[str, str]) -> None:
+    """Add it to the record of this machine."""
+    with RESULTS.open("a") as rows:
+        rows.write(json.dumps({**today, **one}) + "\n")
+
+
 def machine() -> str:
     """What it was measured on."""
     model = platform.processor() or platform.machine()
@@ -181,7 +187,8 @@ def main() -> int:
     if asked.one:
         print(json.dumps(played(next(case for case in CASES if case.name == asked.one))))
         return 0
-    results = []
+    results: list[dict[str, Any]] = []
+    today = {"date": date.today().isoformat(), "machine": machine()}
     for case in CASES:
         if (asked.quick and case.name not in QUICKLY) or not case.name.startswith(asked.only or ""):
             continue
@@ -190,13 +197,12 @@ def main() -> int:
         if one is not None:
             print(said(one), flush=True)
             results.append(one)
+            record(one, today)
     whole = not asked.quick and not asked.only
     if whole:
         results.append(commands())
         print(f"{'commands':22} {said(results[-1])}")
-    today = {"date": date.today().isoformat(), "machine": machine()}
-    with RESULTS.open("a") as record:
-        record.writelines(json.dumps({**today, **one}) + "\n" for one in results)
+        record(results[-1], today)
     expected = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
     if asked.update:
         expected |= {one["case"]: one["counts"] for one in results if "counts" in one}
