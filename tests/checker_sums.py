@@ -50,6 +50,12 @@ class Shares:
                 self.checker.says(line, "S1", f"shares below {who} in {cluster} sum to {100 * total:g} %")
 
 
+def span_of(story: list[Mapping[str, Any]]) -> tuple[int, int]:
+    """From the end of the warm-up to the end; a story told none (`until_s` null) ends with its last line."""
+    until_s = story[0]["until_s"]
+    return story[0]["warmup_s"], story[-1]["t"] if until_s is None else until_s
+
+
 def gpu_seconds(lines: Iterable[Mapping[str, Any]], lab: Mapping[str, Any] | None = None) -> dict[str, int]:
     """Where every GPU-second of the span went: `capacity`, `down`, `idle`, `budgeted`, `unbudgeted`, `lost`.
 
@@ -58,7 +64,7 @@ def gpu_seconds(lines: Iterable[Mapping[str, Any]], lab: Mapping[str, Any] | Non
     """
     story = list(lines)
     facts = facts_of(story[0], lab, None)
-    begin_s, end_s = story[0]["warmup_s"], story[0]["until_s"]
+    begin_s, end_s = span_of(story)
     changes: dict[str, list[tuple[int, int, int, str | None]]] = defaultdict(
         list
     )  # t, +budgeted, +free, state
@@ -114,7 +120,8 @@ def check_measures(
         told = measures["gpu_hours"][key]
         if abs(told * 3600 - gpu_s) > 0.5 + 1e-9 * gpu_s:
             broken.append(f"S4: {key} is {told} GPU-hours, the story has {gpu_s / 3600}")
-    span_s = story[0]["until_s"] - story[0]["warmup_s"]
+    begin_s, end_s = span_of(story)
+    span_s = end_s - begin_s
     if measures["span_s"] != span_s:
         broken.append(f"file: span_s is {measures['span_s']}, not {span_s}")
     held, up = sums["budgeted"] + sums["unbudgeted"], sums["capacity"] - sums["down"]

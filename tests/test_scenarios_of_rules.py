@@ -149,6 +149,14 @@ def test_s13_unbudgeted_work_goes_before_budgeted(told: Told) -> None:
     assert played.starts("new") == [3 * HOUR + 15]
 
 
+def test_s15_a_limit_within_the_grace_changes_no_word(told: Told) -> None:
+    played = told("s15_a_limit")
+    assert [(x["t"], x["end"]) for x in played.stops("z")] == [
+        (2 * HOUR + 60, "preempted"),
+        (played.starts("z")[1] + HOUR, "finished"),  # 59 minutes are left, and the restart
+    ]
+
+
 def test_s15_work_that_cannot_resume_ends_preempted(told: Told) -> None:
     played = told("s15_work_that_cannot")
     (stop,) = played.stops("old")

@@ -304,6 +304,12 @@ def happen(lab, board, policy, world, row, now_s):
 
 
 @kernel
+def _told_end(stays, job):
+    """How an attempt that was told to stop ends, unless its work is done before (S15)."""
+    return CANCELLED if stays.cause[job] == BY_CANCEL else PREEMPTED
+
+
+@kernel
 def go_off(lab, board, policy, world, now_s):
     """The first alarm goes off; True if a turn is due because of it."""
     alarms = world.alarms
@@ -320,14 +326,15 @@ def go_off(lab, board, policy, world, now_s):
         return False
     phase = stays.phase[job]
     if kind == ENDS and (phase == RUNNING or phase == STOPPING):
-        if stays.timed_out[job]:
+        if stays.timed_out[job] and phase == RUNNING:
             _abrupt(lab, board, policy, world, job, TIMED_OUT, now_s)
+        elif stays.timed_out[job]:  # told to stop before its limit came: the first word counts
+            end_stay(lab, board, policy, world, job, _told_end(stays, job), now_s)
         else:
             end_stay(lab, board, policy, world, job, FAILED if world.hidden.fails[job] else FINISHED, now_s)
         return True
     if kind == GRACE_OVER and phase == STOPPING:
-        end = CANCELLED if stays.cause[job] == BY_CANCEL else PREEMPTED
-        end_stay(lab, board, policy, world, job, end, now_s)
+        end_stay(lab, board, policy, world, job, _told_end(stays, job), now_s)
         return True
     if kind == PROTECTION_OVER and phase == RUNNING:
         unprotect(lab, board, job)
