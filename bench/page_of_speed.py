@@ -73,6 +73,10 @@ def large_part(results: Results) -> str:
         " memory is all of the process: Python, the compiler, the world, the board and the whole story.\n\n"
     )
     text += table(head, rows)
+    if "large1000000-budget" not in results:
+        text += (
+            "\nA million jobs under `budget` take minutes and were not played here (`bench/run.py --long`).\n"
+        )
     if "turn" in results:
         one = results["turn"]
         text += (
