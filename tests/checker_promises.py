@@ -105,8 +105,9 @@ class Promises:
             return
         if not taker.min_runtime_s:
             self.says(line, "S12", f"{victim.id} is stopped for {taker.id}, which is unbudgeted")
-        lane = not self.checker.facts.quotas  # that policy has no quick lane
-        if lane and taker.quick and victim.quick and line["t"] < attempt.t + self.checker.facts.max_protected_s:
+        facts = self.checker.facts
+        lane = not facts.quotas  # that policy has no quick lane
+        if lane and taker.quick and victim.quick and line["t"] < attempt.t + facts.max_protected_s:
             self.says(line, "S12", f"quick {victim.id} is stopped for quick {taker.id}")
         if taker.account == victim.account and victim.min_runtime_s:
             if taker.id not in self.ever:
