@@ -38,7 +38,7 @@ tried = settings(
     derandomize="TENURE_EXAMPLES" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-AVOIDED = 1e15  #: what a quick claimant adds to the loss of budgeted work
+AVOIDED = 1e15  #: what puts the loss of budgeted work behind all that is unbudgeted
 MOST_ON_NODE = 8
 
 
@@ -97,9 +97,29 @@ class Shaken(NamedTuple):
     def in_time(self, node: int, job: int, start_s: int) -> bool:
         """S17: it breaks no promise of another there."""
         free = self.stage.lab.jobs["min_runtime_s"][job] == 0
-        return bool(free or not self.for_another(node, job)) or (
-            start_s + self.protected_s(job) <= self.board.posts["plan_s"][node]
-        )
+        if free or not self.for_another(node, job):
+            return True
+        quick, gang = self.board.stays["quick"], self.board.plans["job"][self.board.posts["plan"][node]]
+        safe_s = self.stage.policy.max_protected_s if quick[job] and quick[gang] else self.protected_s(job)
+        return bool(start_s + safe_s <= self.board.posts["plan_s"][node])
+
+    def safe_until_s(self, job: int, taker: int) -> int:
+        """S10, S12: budgeted work is safe while protected, quick work from quick for the longest protection.
+
+        A session is safe until its taker has waited two hours.
+        """
+        stays, policy = self.board.stays, self.stage.policy
+        if stays["quick"][job] and stays["quick"][taker]:
+            return int(stays["started_s"][job]) + policy.max_protected_s
+        if self.stage.lab.jobs["kind"][job] != Kind.SESSION:
+            return int(stays["protected_until_s"][job])
+        waited_s = int(stays["submit_s"][taker]) + policy.session_patience_s
+        return max(int(stays["protected_until_s"][job]), waited_s)
+
+    def coming(self, node: int) -> int:
+        """GPUs there that no claim has: free ones, and those of attempts that are stopping anyway."""
+        post = self.board.posts[node]
+        return max(0, int(post["free"] + post["freeing"] - post["pledged"]))
 
 
 def shaken(scenario: dict[str, Any], seed: int) -> Iterator[Shaken]:
@@ -129,7 +149,7 @@ def probes(shaken: Shaken) -> Iterator[tuple[int, int]]:
 # --- victims ------------------------------------------------------------------------------------------
 
 
-def loss_of(at: Shaken, job: int, quick: bool) -> float:
+def loss_of(at: Shaken, job: int) -> float:
     """S13: work since its save, the restart, and a toll that grows with its stops, GPU-seconds."""
     jobs, stay = at.stage.lab.jobs[job], at.board.stays[job]
     ran_s = at.now_s - int(stay["started_s"])
@@ -146,7 +166,7 @@ def loss_of(at: Shaken, job: int, quick: bool) -> float:
     loss = float(jobs["gpus"]) * (gone_s + int(jobs["restart_s"]))
     if stay["budgeted"]:
         toll = at.stage.policy.restart_penalty_s * int(jobs["gpus"]) * stops
-        return loss + toll + (AVOIDED if quick else 0)
+        return loss + toll + AVOIDED
     return loss * stops
 
 
@@ -162,18 +182,12 @@ def victims_on(at: Shaken, cluster: int, taker: int, node: int) -> list[Victim]:
             continue
         gpus, owner = int(stays["gpus"][job]), at.row(cluster, job)
         frees = gpus if stays["n_nodes"][job] == 1 else int(at.stage.lab.nodes["gpus"][node])
-        loss = loss_of(at, job, quick)
+        loss = loss_of(at, job)
         if not stays["budgeted"][job]:
             found.append(Victim(job, -1, gpus, frees, loss, 0.0, False))
             continue
-        session = at.stage.lab.jobs["kind"][job] == Kind.SESSION
-        waited_s = at.now_s - int(stays["submit_s"][taker])
-        if (
-            at.now_s < stays["protected_until_s"][job]
-            or (quick and stays["quick"][job])
-            or owner == mine
-            or (session and waited_s < policy.session_patience_s)
-        ):
+        early = at.now_s < max(int(stays["protected_until_s"][job]), at.safe_until_s(job, taker))
+        if early or owner == mine:
             continue
         if policy.order:
             above = rows["ratio"][owner] > max(1.0, rows["ratio"][mine] + policy.window_margin_pm / 1000)
@@ -202,7 +216,7 @@ def cheapest_anywhere(at: Shaken, cluster: int, taker: int) -> tuple[float, int]
             continue
         if not at.in_time(node, taker, late_s):
             continue
-        found = cheapest_set(victims_on(at, cluster, taker, node), gpus - int(posts["avail"][node]), above)
+        found = cheapest_set(victims_on(at, cluster, taker, node), gpus - at.coming(node), above)
         if found is not None and (best is None or found[0] < best[0]):
             best = (found[0], node)
     return best
@@ -245,7 +259,7 @@ def tally(at: Shaken) -> Tally:
             own = [by_job[victim] for victim in chosen]
             assert legal_together(own, room_above(at))
             freed = sum(victim.frees for victim in own)
-            need = int(at.board.stays["gpus"][job] - at.board.posts["avail"][node])
+            need = int(at.board.stays["gpus"][job]) - at.coming(node)
             assert freed >= need
             assert all(freed - victim.frees < need for victim in own), "somebody stopped for nothing"
             assert loss == pytest.approx(sum(victim.loss for victim in own), rel=1e-9, abs=2)
@@ -335,18 +349,23 @@ def clear_from(at: Shaken, cluster: int, job: int, node: int) -> int:
         if stays["phase"][other] != Phase.RUNNING:
             latest_s = max(latest_s, int(stays["stop_s"][other]))
         elif stays["budgeted"][other]:
-            owner, gpus = at.row(cluster, other), int(stays["gpus"][other])
-            if gpus >= stays["gpus"][job]:  # only from accounts above their target
-                if owner == at.row(cluster, job):
-                    return NEVER
-                if at.stage.policy.order:
-                    margin = at.stage.policy.window_margin_pm / 1000
-                    if rows["ratio"][owner] <= rows["ratio"][at.row(cluster, job)] + margin:
-                        return NEVER
-                elif rows["running"][owner] - gpus < rows["target"][owner] - at.slack(owner, gpus):
-                    return NEVER
-            latest_s = max(latest_s, int(stays["protected_until_s"][other]))
-    return latest_s
+            owner, gpus, mine = at.row(cluster, other), int(stays["gpus"][other]), at.row(cluster, job)
+            smaller = gpus < stays["gpus"][job]
+            if owner == mine:
+                takeable = smaller
+            elif at.stage.policy.order:
+                takeable = (
+                    rows["ratio"][owner] > rows["ratio"][mine] + at.stage.policy.window_margin_pm / 1000
+                )
+            else:  # larger work only from accounts above their target, or in credit for one that has saved up
+                credit = stays["saved"][job] and rows["debt"][owner] < 0
+                above = rows["running"][owner] - gpus >= rows["target"][owner] - at.slack(owner, gpus)
+                takeable = smaller or credit or above
+            if not takeable:
+                return NEVER
+            latest_s = max(latest_s, at.safe_until_s(other, job))
+    furthest_s = at.now_s + max(at.stage.policy.max_protected_s, at.stage.policy.grace_budgeted_s)
+    return latest_s if latest_s <= furthest_s else NEVER
 
 
 @tried
