@@ -54,7 +54,13 @@ STAY = table_type(
 ENTRY = table_type(
     job=I8, next=I8, prev=I8, queue=I8
 )  #: a job's place in one waiting list; queue NONE = in none
-QUEUE = table_type(gpus=I8, head=I8, tail=I8, n=I8)  #: row = standing * LANES + lane
+QUEUE = table_type(
+    gpus=I8,
+    head=I8,
+    tail=I8,
+    n=I8,
+    least=I8,  #: fewest GPUs of one node that any job so deep would need; 0 = not known
+)  # row = standing * LANES + lane
 
 POST = table_type(
     plan_s=I8,  #: the promise that this node is kept for; NEVER_S = none

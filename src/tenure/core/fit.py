@@ -33,6 +33,15 @@ def node_size_for(lab, cluster, gpus):
 
 
 @kernel
+def room_needed(lab, cluster, gpus):
+    """GPUs that each node it is put on must have free; more than any node has if no nodes can hold it."""
+    size = node_size_for(lab, cluster, gpus)
+    if size == NONE:
+        return lab.clusters.node_gpus[cluster] + 1
+    return gpus if size == 0 else size
+
+
+@kernel
 def keeps_promise(lab, board, policy, node, job, start_s):
     """S17: a node under another job's promise takes only what is gone, or can be stopped, by then."""
     if board.posts.plan[node] == NONE or board.plans.job[board.posts.plan[node]] == job:
@@ -56,21 +65,26 @@ def suits(lab, board, policy, node, job, now_s):
 
 
 @kernel
-def _has_room(board, cluster, kind, gpus):
-    rooms = board.rooms
+def _most_room(board, cluster, kind):
+    """The most GPUs that one node of the kind has to take."""
     row = cluster * KINDS + kind
-    for free in range(rooms.shape[1] - 1, gpus - 1, -1):
-        if rooms[row, free] > 0:
-            return True
-    return False
+    for free in range(board.rooms.shape[1] - 1, 0, -1):
+        if board.rooms[row, free] > 0:
+            return free
+    return 0
+
+
+@kernel
+def most_room(board, cluster, use_pool):
+    """The most GPUs that one node has to take: what needs more fits nowhere now."""
+    most = max(_most_room(board, cluster, PLAIN), _most_room(board, cluster, PROMISED))
+    return max(most, _most_room(board, cluster, POOL)) if use_pool else most
 
 
 @kernel
 def any_room(board, cluster, gpus, use_pool):
     """Whether some node has so many GPUs to take: necessary, and quick to know."""
-    if _has_room(board, cluster, PLAIN, gpus) or _has_room(board, cluster, PROMISED, gpus):
-        return True
-    return use_pool and _has_room(board, cluster, POOL, gpus)
+    return most_room(board, cluster, use_pool) >= gpus
 
 
 @kernel

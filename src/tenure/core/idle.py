@@ -6,12 +6,13 @@ from tenure.core.board import BUDGETED, LANES, QUICK, UNBUDGETED
 from tenure.core.claims import within_limits
 from tenure.core.columns import UGPU
 from tenure.core.contract import protection_s
-from tenure.core.fit import any_room, could_ever_fit, find_place
+from tenure.core.fit import could_ever_fit, find_place, most_room, room_needed
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import notice
 from tenure.core.order import WINDOW, slack
 from tenure.core.owed import (
     NO_LIMIT,
+    PASSED,
     STARTED,
     fit_or_clear,
     forget_failures,
@@ -22,6 +23,7 @@ from tenure.core.owed import (
 from tenure.core.words import NONE, Phase, Rule
 
 RUNNING = int(Phase.RUNNING)
+NO_ROOM = 3  #: beside PASSED, STARTED, BLOCKS of `owed.py`
 CROSSING, BY_UNBUDGETED, LOAN = int(Rule.CROSSING), int(Rule.UNBUDGETED), int(Rule.LOAN)
 
 
@@ -150,14 +152,83 @@ def _someone_is_short(board, policy, cluster, leaves):
 
 
 @kernel
+def _lend(lab, board, policy, cluster, row, job, now_s):
+    """Start one job on what is free: STARTED, PASSED (it may not), or NO_ROOM (nothing free holds it)."""
+    if not within_limits(lab, board, job, board.stays.gpus[job]):
+        return PASSED
+    if spoils_own_promise(lab, board, policy, cluster, row, job, now_s):
+        return PASSED
+    if not find_place(lab, board, policy, cluster, job, now_s):
+        return NO_ROOM
+    start_here(lab, board, policy, cluster, job, LOAN, now_s)
+    return STARTED
+
+
+@kernel
+def _beyond_base(board, row, gpus):
+    """By how many GPUs more the account's protected work would exceed what is its own with such a job."""
+    over = max(0.0, board.standings.protected[row] - board.standings.base[row])
+    return max(0.0, board.standings.protected[row] + gpus - board.standings.base[row]) - over
+
+
+@kernel
+def _holds_up(lab, board, policy, cluster, row, job):
+    """S8: a job that saves up holds up its account's later work."""
+    if policy.order == WINDOW or board.stays.saved[job] or not must_save(board, policy, cluster, row, job):
+        return False
+    return could_ever_fit(lab, board, cluster, job)
+
+
+@kernel
+def _lend_lane(lab, board, policy, cluster, row, lane, spare, now_s):
+    """Lend what is free to one waiting list, in its order, as far as `spare` GPUs go; gives the GPUs lent.
+
+    A list of which no job fits any node is remembered (`queues.least`) until it changes or nodes have more.
+    """
+    queue = row * LANES + lane
+    most = most_room(board, cluster, lane == QUICK)
+    if most == 0 or board.queues.least[queue] > most:
+        return 0.0
+    entry = board.queues.head[queue]
+    looked, lent, least, changed = 0, 0.0, NO_LIMIT, False
+    fail_gpus, fail_s = NO_LIMIT, 0
+    while entry != NONE and looked < policy.depth:
+        job = board.entries.job[entry]
+        entry = board.entries.next[entry]
+        gpus = board.stays.gpus[job]
+        looked += 1
+        done = PASSED
+        needed = room_needed(lab, cluster, gpus)
+        least = min(least, needed)
+        for_s = protection_s(policy, lab.jobs.min_runtime_s[job])
+        if needed <= most and (gpus < fail_gpus or for_s < fail_s):
+            more = _beyond_base(board, row, gpus)
+            if lent + more <= spare:
+                done = _lend(lab, board, policy, cluster, row, job, now_s)
+            if done == STARTED:
+                lent += more
+                most = most_room(board, cluster, lane == QUICK)
+            elif done == NO_ROOM and lab.jobs.gpu_type[job] == NONE and not lab.jobs.same_rack[job]:
+                fail_gpus, fail_s = gpus, for_s
+        if done != STARTED and _holds_up(lab, board, policy, cluster, row, job):
+            least = 0
+            break
+        if done == STARTED:
+            changed = True
+    board.queues.least[queue] = 0 if changed else least
+    board.counts.looked[0] += looked
+    return lent
+
+
+@kernel
 def pass_loans(lab, board, policy, cluster, leaves, now_s):
     """What is still free goes to any budgeted job that fits, accounts in order.
 
     A loan is protected, so while somebody below its target waits, all loans together must fit in what
     nobody is owed; a free fragment that his jobs cannot use now may be part of a place they can use soon.
     """
-    queues, entries = board.queues, board.entries
-    fail_gpus, fail_s = NO_LIMIT, 0
+    if most_room(board, cluster, True) == 0:
+        return
     loans, due = _loans_out(lab, board, cluster)
     room = board.scenes.healthy[cluster] - due - _pool_gpus(lab, board, cluster)
     if policy.order == WINDOW or not _someone_is_short(board, policy, cluster, leaves):
@@ -165,43 +236,7 @@ def pass_loans(lab, board, policy, cluster, leaves, now_s):
     for k in range(leaves):
         row = board.walk[k]
         for lane in range(QUICK, BUDGETED + 1):
-            entry = queues.head[row * LANES + lane]
-            looked = 0
-            while entry != NONE and looked < policy.depth:
-                following = entries.next[entry]
-                job = entries.job[entry]
-                gpus = board.stays.gpus[job]
-                for_s = protection_s(policy, lab.jobs.min_runtime_s[job])
-                looked += 1
-                entry = following
-                hopeless = gpus >= fail_gpus and for_s >= fail_s
-                over = max(0.0, board.standings.protected[row] - board.standings.base[row])
-                more = max(0.0, board.standings.protected[row] + gpus - board.standings.base[row]) - over
-                if (
-                    hopeless
-                    or loans + more > room
-                    or not any_room(board, cluster, min(gpus, lab.clusters.node_gpus[cluster]), lane == QUICK)
-                ):
-                    started = False
-                elif not within_limits(lab, board, job, gpus):
-                    started = False
-                elif spoils_own_promise(lab, board, policy, cluster, row, job, now_s):
-                    started = False
-                else:
-                    started = find_place(lab, board, policy, cluster, job, now_s)
-                    if started:
-                        start_here(lab, board, policy, cluster, job, LOAN, now_s)
-                        loans += more
-                    elif (
-                        lab.jobs.gpu_type[job] == NONE
-                        and lane == BUDGETED
-                        and gpus <= lab.clusters.node_gpus[cluster]
-                    ):
-                        fail_gpus, fail_s = gpus, for_s
-                if not started and policy.order != WINDOW and must_save(board, policy, cluster, row, job):
-                    if not board.stays.saved[job] and could_ever_fit(lab, board, cluster, job):
-                        break
-            board.counts.looked[0] += looked
+            loans += _lend_lane(lab, board, policy, cluster, row, lane, room - loans, now_s)
 
 
 @kernel

@@ -57,6 +57,7 @@ def _insert(lab, board, queue, entry):
     else:
         entries.prev[after] = entry
     queues.n[queue] += 1
+    queues.least[queue] = 0
     queues.gpus[queue] += board.stays.gpus[job]
 
 
@@ -77,6 +78,7 @@ def _remove(board, entry):
         entries.prev[after] = before
     entries.queue[entry] = NONE
     queues.n[queue] -= 1
+    queues.least[queue] = 0
     queues.gpus[queue] -= board.stays.gpus[entries.job[entry]]
 
 
