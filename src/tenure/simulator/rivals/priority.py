@@ -68,6 +68,11 @@ def _worse(lab, board, job, other):
 
 
 @kernel
+def _gpus_there(lab, board, job, node):
+    return board.stays.gpus[job] if board.stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
+
+
+@kernel
 def _may_take(board, job, taker):
     """What runs beyond a quota makes way for another team's quota, unbudgeted work for any."""
     stays = board.stays
@@ -78,9 +83,12 @@ def _may_take(board, job, taker):
 
 @kernel
 def _pick_on_node(lab, board, node, taker, need, n):
-    """Pick preemptible attempts on the node until `need` GPUs are there; n or -1 if they are too few."""
+    """Pick preemptible attempts on the node until `need` GPUs are there, none of them needlessly.
+
+    How many are picked then, those before (`picked[:n]`) counted; -1 and no more picked if they are too few.
+    """
     stays, stamp = board.stays, board.counts.stamp[0]
-    room = board.posts.avail[node]
+    room, start = board.posts.avail[node], n
     while room < need:
         worst = NONE
         for k in range(board.posts.n_jobs[node]):
@@ -89,11 +97,21 @@ def _pick_on_node(lab, board, node, taker, need, n):
                 if worst == NONE or _worse(lab, board, job, worst):
                     worst = job
         if worst == NONE:
+            for k in range(start, n):
+                board.by_job.stamp[board.picked[k]] = 0
             return -1
         board.by_job.stamp[worst] = stamp
         board.picked[n] = worst
         n += 1
-        room += stays.gpus[worst] if stays.n_nodes[worst] == 1 else lab.nodes.gpus[node]
+        room += _gpus_there(lab, board, worst, node)
+    for k in range(n - 1, start - 1, -1):  # the last pick may have made an earlier one needless
+        gpus = _gpus_there(lab, board, board.picked[k], node)
+        if room - gpus >= need:
+            room -= gpus
+            board.by_job.stamp[board.picked[k]] = 0
+            n -= 1
+            for later in range(k, n):
+                board.picked[later] = board.picked[later + 1]
     return n
 
 
