@@ -27,6 +27,7 @@ class Taking:
     line: Mapping[str, Any] = field(default_factory=dict)
     victims: list[tuple[str, set[str], bool]] = field(default_factory=list)  #: id, nodes, anywhere
     freed: dict[str, int] = field(default_factory=dict)  #: node -> GPUs free for the taker
+    place: set[str] | None = None  #: its nodes, where told (a gang that is stopped may hold more)
     excused: bool = False
 
 
@@ -86,8 +87,11 @@ class Promises:
         self.takings.pop(job.id, None)
 
     def other(self, line: Mapping[str, Any]) -> None:
-        """`unclaimed`: a hold ended without a start, and the story says so."""
-        if line.get("event") == "unclaimed":
+        """`claimed`: the nodes a place is cleared on; `unclaimed`: the hold ended without a start."""
+        taking = self.takings.get(line.get("job", ""))
+        if line.get("event") == "claimed" and taking is not None:
+            taking.place = set(line["nodes"])
+        elif line.get("event") == "unclaimed":
             self.takings.pop(line.get("job", ""), None)
 
     # --- takers ---------------------------------------------------------------------------------------
@@ -147,7 +151,7 @@ class Promises:
         checker = self.checker
         most = checker.jobs[taker].gpus
         for node, gpus in line["nodes"].items():
-            if node not in checker.facts.nodes:
+            if node not in checker.facts.nodes or (taking.place is not None and node not in taking.place):
                 continue
             free = checker.facts.nodes[node].gpus - checker.used[node]
             kept = min(taking.freed.get(node, 0), most)

@@ -12,7 +12,7 @@ from tenure.core.plan_gang import PLANS, unplan
 from tenure.core.victims import AVOIDED, NOT_FOUND, drop_picks
 from tenure.core.words import NONE, Cause, NodeState, Phase, Rule
 
-RUNNING, WAITING, CLAIMING = int(Phase.RUNNING), int(Phase.WAITING), int(Phase.CLAIMING)
+RUNNING, WAITING, STOPPING = int(Phase.RUNNING), int(Phase.WAITING), int(Phase.STOPPING)
 UP, DRAINING = int(NodeState.UP), int(NodeState.DRAINING)
 PREEMPTED, DRAIN = int(Cause.PREEMPTED), int(Cause.DRAIN)
 FREE_WORK, DISPLACED, OWN_GANG = int(Rule.FREE_WORK), int(Rule.DISPLACED), int(Rule.OWN_GANG)
@@ -66,10 +66,33 @@ def take_place(lab, board, policy, cluster, job, n_victims, rule, now_s):
 
 
 @kernel
+def _kept_for_others(lab, board, job, node):
+    """S14: free GPUs of the node that are there for other claims: what they need beyond what is to come."""
+    stays, posts = board.stays, board.posts
+    kept = 0
+    for k in range(board.counts.n_claims[0]):
+        other = board.claims[k]
+        if other == job or stays.n_nodes[other] > 1 or stays.node[other] != node:
+            continue
+        needed = stays.gpus[other]
+        for m in range(posts.n_jobs[node]):
+            victim = board.on_node[node, m]
+            if stays.phase[victim] == STOPPING and stays.taker[victim] == other:
+                needed -= stays.gpus[victim] if stays.n_nodes[victim] == 1 else lab.nodes.gpus[node]
+        kept += max(0, needed)
+    return kept
+
+
+@kernel
 def _is_clear(lab, board, job):
     stays, posts = board.stays, board.posts
     if stays.n_nodes[job] == 1:
-        return posts.free[stays.node[job]] >= stays.gpus[job]
+        node = stays.node[job]
+        if posts.free[node] < stays.gpus[job]:
+            return False
+        if posts.pledged[node] == stays.gpus[job]:
+            return True
+        return posts.free[node] - _kept_for_others(lab, board, job, node) >= stays.gpus[job]
     node = stays.node[job]
     while node != NONE:
         if posts.free[node] < lab.nodes.gpus[node]:

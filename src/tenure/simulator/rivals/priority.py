@@ -87,7 +87,7 @@ def _pick_on_node(lab, board, node, taker, need, n):
 
     How many are picked then, those before (`picked[:n]`) counted; -1 and no more picked if they are too few.
     """
-    stays, stamp = board.stays, board.counts.stamp[0]
+    stamp = board.counts.stamp[0]
     room, start = board.posts.avail[node], n
     while room < need:
         worst = NONE
