@@ -17,6 +17,7 @@ class Promise:
     at_s: int
     made_s: int
     excused: bool = False  #: a node failed or was drained since, or a person put it on hold
+    later: set[str] = field(default_factory=set)  #: jobs that started since
 
 
 @dataclass
@@ -118,7 +119,7 @@ class Promises:
                 self.says(
                     line, "S12", f"{victim.id} is stopped for {taker.id} of its own account, not planned"
                 )
-            elif victim.gpus >= taker.gpus:
+            elif victim.gpus >= taker.gpus and not self.lent(taker, victim):
                 self.says(line, "S12", f"{victim.id} is as large as {taker.id}, the gang of its own account")
         taking = self.takings.setdefault(taker.id, Taking())
         facts = self.checker.facts
@@ -126,6 +127,11 @@ class Promises:
         taking.line = line
         own_limit = str(line["rule"]) == "over_limit"  # frees the limit, not a place
         taking.victims.append((victim.id, set(attempt.nodes), own_limit))
+
+    def lent(self, taker: Job, victim: Job) -> bool:
+        """It started on nodes promised already, to be there until the gang's date (S17)."""
+        promise = self.open.get(taker.id)
+        return promise is not None and victim.id in promise.later
 
     def freed(self, line: Mapping[str, Any], victim: Job, attempt: Attempt) -> None:
         stopping = attempt.stopping
@@ -138,6 +144,8 @@ class Promises:
 
     def started(self, line: Mapping[str, Any], job: Job) -> None:
         self.open.pop(job.id, None)
+        for promise in self.open.values():
+            promise.later.add(job.id)
         taking = self.takings.pop(job.id, None)
         if taking and not taking.excused:
             for victim, nodes, anywhere in taking.victims:
