@@ -121,10 +121,7 @@ PURSE = table_type(
 
 SCENE = table_type(
     healthy=I8,  #: GPUs of nodes in service
-    capacity=I8,
     free=I8,
-    pledged=I8,
-    unit=I8,  #: GPUs of its largest node
     pool_first=I8,  #: first node of the pool
     pool_nodes=I8,
     n_plans=I8,
@@ -175,7 +172,7 @@ SCRATCH_ACCOUNT = table_type(
     fail_gpus=I8,  #: a job so large, protected so long, found no victims in this pass
     fail_s=I8,
 )
-SCRATCH_NODE = table_type(cost=F8, clear_s=I8, key=F8, stamp=I8)
+SCRATCH_NODE = table_type(cost=F8, clear_s=I8)
 SCRATCH_JOB = table_type(stamp=I8)
 
 
@@ -238,8 +235,7 @@ def new_board(
     posts["next_of_plan"] = posts["next_of_claim"] = NONE
     posts["free"] = nodes["gpus"]
     scenes = empty(n_clusters, SCENE, dirty=True)
-    scenes["healthy"] = scenes["capacity"] = scenes["free"] = clusters["gpus"]
-    scenes["unit"] = clusters["node_gpus"]
+    scenes["healthy"] = scenes["free"] = clusters["gpus"]
     counts = empty(1, COUNTS)
     return Board(
         stays=stays,

@@ -9,7 +9,7 @@ from tenure.core.contract import interruptible, loss_gpu_s, rule_to_take, safe_u
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import claim, give_up_claim, notice, start, stop
 from tenure.core.plan_gang import PLANS, unplan
-from tenure.core.victims import AVOIDED, NOT_FOUND, drop_picks
+from tenure.core.victims import AVOIDED, NOT_FOUND, drop_picks, pick
 from tenure.core.words import NONE, Cause, NodeState, Phase, Rule
 
 RUNNING, WAITING, STOPPING = int(Phase.RUNNING), int(Phase.WAITING), int(Phase.STOPPING)
@@ -20,11 +20,22 @@ BY_DRAIN, BY_PLAN, OVER_LIMIT = int(Rule.DRAINING), int(Rule.PLANNED), int(Rule.
 
 
 @kernel
+def within_one_limit(lab, board, account, more_gpus):
+    return board.purses.held[account] + more_gpus <= lab.accounts.max_gpus[account]
+
+
+@kernel
+def is_below(lab, account, above):
+    """Whether `account` is `above` or below it. Rows are in depth-first order."""
+    return above <= account <= above + lab.accounts.n_below[above]
+
+
+@kernel
 def within_limits(lab, board, job, more_gpus):
     """S9: neither its account nor any above would hold more than its hard limit."""
     account = board.stays.account[job]
     while account != NONE:
-        if board.purses.held[account] + more_gpus > lab.accounts.max_gpus[account]:
+        if not within_one_limit(lab, board, account, more_gpus):
             return False
         account = lab.accounts.parent[account]
     return True
@@ -145,17 +156,6 @@ def pass_drains(lab, board, policy, cluster, now_s):
 
 
 @kernel
-def add_pick(lab, board, job, n):
-    """Add a victim to `picked[:n]`; how many there are then."""
-    board.by_job.stamp[job] = board.counts.stamp[0]
-    board.picked[n] = job
-    if board.stays.budgeted[job]:
-        row = board.stays.cluster[job] * len(lab.accounts) + board.stays.account[job]
-        board.by_account.taken[row] += board.stays.gpus[job]
-    return n + 1
-
-
-@kernel
 def _pick_on(lab, board, policy, node, taker, n, now_s):
     """Pick every running attempt of a promised node; n or -1 if one of them may not be stopped yet."""
     for k in range(board.posts.n_jobs[node]):
@@ -166,7 +166,7 @@ def _pick_on(lab, board, policy, node, taker, n, now_s):
             return -1
         if now_s < safe_until_s(lab, board, policy, job, taker):
             return -1
-        n = add_pick(lab, board, job, n)
+        n = pick(lab, board, job, n)
     return n
 
 
@@ -204,8 +204,7 @@ def _over_limit(lab, board, job, n):
     while account != NONE:
         held = board.purses.held[account] + board.stays.gpus[job]
         for k in range(n):
-            owner = board.stays.account[board.picked[k]]
-            if account <= owner <= account + lab.accounts.n_below[account]:
+            if is_below(lab, board.stays.account[board.picked[k]], account):
                 held -= board.stays.gpus[board.picked[k]]
         if held > lab.accounts.max_gpus[account]:
             return account
@@ -227,7 +226,7 @@ def _cheapest_own(lab, board, policy, cluster, taker, limited, now_s):
             if stays.budgeted[job]:
                 if stays.account[job] != stays.account[taker] or stays.gpus[job] >= stays.gpus[taker]:
                     continue
-            elif not limited <= stays.account[job] <= limited + lab.accounts.n_below[limited]:
+            elif not is_below(lab, stays.account[job], limited):
                 continue
             if now_s < safe_until_s(lab, board, policy, job, taker):
                 continue
@@ -250,7 +249,7 @@ def _pick_under_limit(lab, board, policy, cluster, taker, n, now_s):
         if job == NONE:
             drop_picks(lab, board, start, n)
             return -1
-        n = add_pick(lab, board, job, n)
+        n = pick(lab, board, job, n)
 
 
 @kernel

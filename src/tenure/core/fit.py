@@ -162,6 +162,19 @@ def _best_rack(lab, board, n, need):
 
 
 @kernel
+def rack_filled_first(lab, board, n, need):
+    """Going through `order[:n]`, the place at which some rack first has `need` candidates; or NONE."""
+    for k in range(n):
+        board.racks[lab.nodes.rack[board.order[k]]] = 0
+    for k in range(n):
+        rack = lab.nodes.rack[board.order[k]]
+        board.racks[rack] += 1
+        if board.racks[rack] == need:
+            return k
+    return NONE
+
+
+@kernel
 def choose_by_rack(lab, board, n, need, same_rack):
     """Choose `need` of the candidates `order[:n]`: one rack if it can be, else the fullest racks first.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenure.core.board import BUDGETED, LANES, QUICK
-from tenure.core.claims import take_place, within_limits
+from tenure.core.claims import is_below, take_place, within_limits, within_one_limit
 from tenure.core.columns import UGPU
 from tenure.core.contract import loss_gpu_s, lost_gpu_s, protection_s
 from tenure.core.fit import could_ever_fit, find_place
@@ -12,7 +12,7 @@ from tenure.core.lifecycle import start
 from tenure.core.order import WINDOW, slack
 from tenure.core.plan_gang import plan, unplan
 from tenure.core.say import say
-from tenure.core.victims import find_node_to_clear, find_nodes_to_clear
+from tenure.core.victims import drop_picks, find_node_to_clear, find_nodes_to_clear
 from tenure.core.words import NEVER_S, NONE, Happened, Kind, Phase, Rule
 
 RUNNING, STOPPING, SESSION = int(Phase.RUNNING), int(Phase.STOPPING), int(Kind.SESSION)
@@ -202,17 +202,6 @@ def _make_own_way(lab, board, policy, cluster, job, now_s):
 
 
 @kernel
-def within_one_limit(lab, board, account, more_gpus):
-    return board.purses.held[account] + more_gpus <= lab.accounts.max_gpus[account]
-
-
-@kernel
-def is_below(lab, account, above):
-    """Whether `account` is `above` or below it. Rows are in depth-first order."""
-    return above <= account <= above + lab.accounts.n_below[above]
-
-
-@kernel
 def _cheapest_unbudgeted(lab, board, policy, cluster, above, now_s):
     best, best_loss = NONE, 1e300
     first = lab.clusters.first_node[cluster]
@@ -271,21 +260,10 @@ def fit_or_clear(lab, board, policy, cluster, job, rule, now_s):
         _note_failure(lab, board, policy, row, job)
         return PASSED
     if _is_patient(lab, board, policy, cluster, job, n, now_s):
-        drop_picks_of(lab, board, n)
+        drop_picks(lab, board, 0, n)
         return PASSED
     take_place(lab, board, policy, cluster, job, n, rule, now_s)
     return STARTED
-
-
-@kernel
-def drop_picks_of(lab, board, n):
-    """Leave the set under trial as it was: nobody is stopped."""
-    for k in range(n):
-        job = board.picked[k]
-        board.by_job.stamp[job] = 0
-        if board.stays.budgeted[job]:
-            row = board.stays.cluster[job] * len(lab.accounts) + board.stays.account[job]
-            board.by_account.taken[row] -= board.stays.gpus[job]
 
 
 @kernel

@@ -8,7 +8,7 @@ Until then a promised node takes only work that is gone, or can be stopped, by t
 from __future__ import annotations
 
 from tenure.core.contract import loss_gpu_s, safe_until_s
-from tenure.core.fit import needs_pool, node_size_for
+from tenure.core.fit import needs_pool, node_size_for, rack_filled_first
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import recount
 from tenure.core.order import WINDOW, slack
@@ -163,15 +163,8 @@ def _choose_cheapest(lab, board, policy, n, need, at_s, same_rack):
                 m -= 1
             board.order[m] = node
             count += 1
-    for k in range(count):
-        board.racks[lab.nodes.rack[board.order[k]]] = 0
-    rack = NONE
-    for k in range(count):
-        here = lab.nodes.rack[board.order[k]]
-        board.racks[here] += 1
-        if board.racks[here] == need:
-            rack = here
-            break
+    place = rack_filled_first(lab, board, count, need)
+    rack = NONE if place == NONE else lab.nodes.rack[board.order[place]]
     if rack == NONE and (same_rack or count < need):
         return False
     chosen = 0
@@ -180,19 +173,6 @@ def _choose_cheapest(lab, board, policy, n, need, at_s, same_rack):
             board.chosen[chosen] = board.order[k]
             chosen += 1
     return chosen == need
-
-
-@kernel
-def _earliest_in_one_rack(lab, board, n, need):
-    """The instant by which some rack has enough candidates of `order[:n]` (earliest first), or NEVER_S."""
-    for k in range(n):
-        board.racks[lab.nodes.rack[board.order[k]]] = 0
-    for k in range(n):
-        rack = lab.nodes.rack[board.order[k]]
-        board.racks[rack] += 1
-        if board.racks[rack] == need:
-            return board.by_node.clear_s[board.order[k]]
-    return NEVER_S
 
 
 @kernel
@@ -211,9 +191,10 @@ def earliest_promise_s(lab, board, policy, cluster, job, own_room, now_s):
         return NEVER_S, need, n
     at_s = board.by_node.clear_s[board.order[need - 1]]
     if lab.jobs.same_rack[job]:
-        at_s = _earliest_in_one_rack(lab, board, n, need)
-        if at_s == NEVER_S:
+        place = rack_filled_first(lab, board, n, need)
+        if place == NONE:
             return NEVER_S, need, n
+        at_s = board.by_node.clear_s[board.order[place]]
     if own_room >= 0:
         at_s = max(at_s, _own_clear_s(lab, board, policy, cluster, job, own_room, now_s))
     return at_s, need, n

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tenure.core.board import BUDGETED
 from tenure.core.contract import loss_gpu_s, protection_s, rule_to_take
-from tenure.core.fit import NO_SCORE, node_size_for, suits
+from tenure.core.fit import NO_SCORE, node_size_for, rack_filled_first, suits
 from tenure.core.kernel import kernel
 from tenure.core.waiting import lane_of
 from tenure.core.words import NONE
@@ -23,9 +23,9 @@ def _owner(lab, board, job):
 
 
 @kernel
-def _pick(lab, board, job, stamp, n):
-    """Add a victim to the set under trial."""
-    board.by_job.stamp[job] = stamp
+def pick(lab, board, job, n):
+    """Add a victim to the set under trial, `picked[:n]`; how many there are then."""
+    board.by_job.stamp[job] = board.counts.stamp[0]
     board.picked[n] = job
     if board.stays.budgeted[job]:
         board.by_account.taken[_owner(lab, board, job)] += board.stays.gpus[job]
@@ -103,7 +103,7 @@ def clear_node(lab, board, policy, node, taker, need, start, now_s):
         job, loss = _best_victim(lab, board, policy, node, taker, stamp, now_s)
         if job == NONE:
             return drop_picks(lab, board, start, n), NOT_FOUND
-        n = _pick(lab, board, job, stamp, n)
+        n = pick(lab, board, job, n)
         room += _gpus_on_node(lab, board, job, node)
         total += loss
     k = start
@@ -206,9 +206,10 @@ def find_nodes_to_clear(lab, board, policy, cluster, taker, now_s):
         return 0, 0, NOT_FOUND
     rack = NONE
     if lab.jobs.same_rack[taker]:
-        rack = _cheapest_rack(lab, board, ranked, need)
-        if rack == NONE:
+        place = rack_filled_first(lab, board, ranked, need)
+        if place == NONE:
             return 0, 0, NOT_FOUND
+        rack = lab.nodes.rack[board.order[place]]
     board.counts.stamp[0] += 1
     count, n, total = 0, 0, 0.0
     for k in range(ranked):
@@ -225,16 +226,3 @@ def find_nodes_to_clear(lab, board, policy, cluster, taker, now_s):
             return count, n, total
     drop_picks(lab, board, 0, n)
     return 0, 0, NOT_FOUND
-
-
-@kernel
-def _cheapest_rack(lab, board, ranked, need):
-    """The rack whose first `need` ranked nodes come earliest in the ranking, or NONE."""
-    for k in range(ranked):
-        board.racks[lab.nodes.rack[board.order[k]]] = 0
-    for k in range(ranked):
-        rack = lab.nodes.rack[board.order[k]]
-        board.racks[rack] += 1
-        if board.racks[rack] == need:
-            return rack
-    return NONE
