@@ -1,0 +1,1 @@
+"""The live loop: observe, reconcile, decide, record, then carry out."""

@@ -1,0 +1,1 @@
+"""What really runs jobs: one protocol, an engine a folder or file."""

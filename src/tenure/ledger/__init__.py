@@ -1,0 +1,1 @@
+"""The record: append-only events, jobs, attempts, turns, tokens, in SQLite or PostgreSQL."""

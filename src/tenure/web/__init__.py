@@ -1,0 +1,1 @@
+"""The doors over HTTP: `/api/v1`, health and metrics."""
