@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from tenure.core.columns import WHOLE
 from tenure.core.policy import Policy
 from tenure.settings.errors import BadInput, Checked, checked, dotted, nearest
+from tenure.settings.live_file import LiveFile
 from tenure.settings.policy_file import policy_of
 from tenure.settings.units import AccountPath, Money, Name, Share, share_text, whole
 from tenure.settings.yaml_file import read_yaml
@@ -74,6 +75,7 @@ class LabFile(Checked):
     clusters: dict[Name, ClusterFile] = Field(min_length=1)
     accounts: dict[Name, AccountFile] = {}
     policy: dict[str, Any] = {}
+    live: LiveFile = LiveFile()
 
     @model_validator(mode="after")
     def _some_clusters(self) -> Self:
@@ -110,6 +112,7 @@ class Lab(NamedTuple):
     accounts: tuple[Account, ...]
     policy: Mapping[str, Any]  #: as written
     own_shares: tuple[frozenset[str], ...] = ()  #: by cluster: accounts shared otherwise there
+    live: LiveFile = LiveFile()  #: what only a running scheduler is told
 
     def knobs(self, overrides: Mapping[str, Any] | None = None) -> Policy:
         """The policy of the file, with these keys changed."""
@@ -134,7 +137,7 @@ def lab_of(raw: Any, *, file: str = "lab", at: tuple[str, ...] = ()) -> Lab:
     prices = tuple(cluster.price_per_gpu_hour for cluster in written.clusters.values())
     own_shares = tuple(frozenset(cluster.shares) for cluster in written.clusters.values())
     clusters = tuple(written.clusters)
-    return Lab(written.lab, file, clusters, prices, nodes, accounts, written.policy, own_shares)
+    return Lab(written.lab, file, clusters, prices, nodes, accounts, written.policy, own_shares, written.live)
 
 
 def _node_rows(lab: LabFile, file: str, at: tuple[str, ...]) -> Iterator[Node]:
