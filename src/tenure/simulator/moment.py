@@ -6,35 +6,26 @@ arrives as any other does, and the same code decides that decides for everybody.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tenure.core.board import LANES, QUICK, UNBUDGETED, as_kernels_want
-from tenure.core.columns import UGPU
+from tenure.core.board import as_kernels_want
 from tenure.core.explain import (
-    explain,
-    explain_start,
     explain_stop,
-    jobs_text,
     moment_text,
-    span_text,
 )
-from tenure.core.order import FAR
-from tenure.core.outlook import LOOK, VERDICT, judge_entry, look_entry
+from tenure.core.outlook import VERDICT, judge_entry
 from tenure.core.policy import Policy
 from tenure.core.tables import columns, empty
-from tenure.core.words import NEVER_S, NONE, Happened, Phase, Reason, Rule
+from tenure.core.tell_one import Called, Instant
+from tenure.core.words import NEVER_S, NONE, Happened, Phase, Rule
 from tenure.simulator.clockwork import DONE
 from tenure.simulator.simulate import Stage, advance, set_stage
 from tenure.simulator.world import Names, World
 
-PPM = 1_000_000
-LOW_HALF = (1 << 32) - 1
-BY_ACCOUNT = (Reason.OWN_LIMIT, Reason.SAVING_UP, Reason.OVER_TARGET)  #: their evidence is an account
 WATCHED_S = 30 * 86400  #: how long an answer is played on at most
 FEW_TURNS = 500  #: turns between two looks at whether the job has started
 ABSENT = (Phase.ABSENT, Phase.WAITING, Phase.RESTING, Phase.HELD, Phase.CLAIMING)
@@ -118,7 +109,7 @@ class Moment:
     def _decided(self, stage: Stage) -> dict[str, Any]:
         """What the turn made of it."""
         phase = int(stage.board.stays["phase"][self.row])
-        cluster = int(stage.board.stays["cluster"][self.row])
+        instant, placements = self._instant(stage), _placements(stage)
         answer: dict[str, Any] = {
             "starts_now": phase == Phase.RUNNING,
             "reason": None,
@@ -126,191 +117,27 @@ class Moment:
             "have": None,
         }
         told = _events(stage)
-        mine = told[(told["job"] == self.row) & (told["t"] == self.at_s)]
+        told = told[told["t"] == self.at_s]
+        mine = told[told["job"] == self.row]
         if phase == Phase.RUNNING:
             started = mine[mine["event"] == Happened.STARTED][-1]
-            answer |= self._placed(stage, started)
-            facts = {
-                "account": self._account(stage),
-                "mine": _percent(self._standing(stage, cluster)["ratio"]),
-            }
-            answer["sentence"] = explain_start(Rule(int(started["rule"])), facts)
+            answer |= instant.placed(started, placements)
+            answer["sentence"] = instant.why_started(self.row, int(started["rule"]))
             answer["earliest_start"] = {"earliest_s": self.at_s, "latest_s": self.at_s}
         else:
-            answer |= self._waits(stage)
+            answer |= instant.why_waits(self.row)
         if phase == Phase.CLAIMING:
-            answer |= self._placed(stage, mine[mine["event"] == Happened.CLAIMED][-1])
-        answer["stops"] = self._stops(stage, told)
+            answer |= instant.placed(mine[mine["event"] == Happened.CLAIMED][-1], placements)
+        stops = told[(told["event"] == Happened.STOPPING) & (told["by"] == self.row)]
+        answer["stops"] = [instant.stopped(one, asked=self.row) for one in stops]
         return answer
 
-    def _placed(self, stage: Stage, event: Any) -> dict[str, Any]:
-        """Where it is put, and by which rule."""
-        placed = np.concatenate(
-            [*stage.placements, stage.board.placed[: int(stage.board.counts["n_placed"][0])]]
-        )
-        rows = placed[int(event["nodes_at"]) : int(event["nodes_at"]) + int(event["n_nodes"])]
-        nodes = {self.names.nodes[int(row["node"])]: int(row["gpus"]) for row in rows}
-        return {"rule": Rule(int(event["rule"])).name.lower(), "nodes": nodes}
-
-    def _waits(self, stage: Stage) -> dict[str, Any]:
-        """Its reason with numbers, what stands before it, and the earliest start."""
-        look = empty(1, LOOK, evidence=NONE)
-        after = _copy_of(stage)
-        lab = as_kernels_want(after.lab)
-        look_entry(lab, as_kernels_want(after.board), after.policy, self.row, self.at_s, columns(look))
-        seen, reason = look[0], Reason(int(look["reason"][0]))
-        known_s = int(seen["known_by_s"])
-        facts = self._facts(after, seen, reason)
-        cluster = int(seen["cluster"])
-        return {
-            "reason": reason.name.lower(),
-            "need": int(seen["need"]),
-            "have": int(seen["have"]),
-            "sentence": explain(reason, facts),
-            "evidence": facts["limited"] if reason in BY_ACCOUNT else facts["other"],
-            "numbers": self._standing(after, cluster) | self._before(after, seen),
-            "earliest_start": _bounds(after, reason, known_s, self.at_s),
-        }
-
-    def _facts(self, stage: Stage, seen: Any, reason: Reason) -> dict[str, Any]:
-        """Everything a sentence may speak of, as text."""
-        evidence, known_s = int(seen["evidence"]), int(seen["known_by_s"])
-        standing = self._standing(stage, int(seen["cluster"]))
-        limited = evidence if reason in BY_ACCOUNT else NONE
-        need, have = int(seen["need"]), int(seen["have"])
-        return {
-            "need": need,
-            "have": have,
-            "need_s": span_text(need),
-            "have_s": span_text(have),
-            "need_gpu_h": f"{need / 3600:,.1f}",
-            "have_gpu_h": f"{have / 3600:,.1f}",
-            "gpus": int(stage.board.stays["gpus"][self.row]),
-            "account": standing["account"],
-            "running": standing["running"],
-            "target": f"{standing['target']:.1f}".removesuffix(".0"),
-            "limited": self._path(limited) if limited != NONE else None,
-            "holds": int(stage.board.purses["held"][limited]) if limited != NONE else None,
-            "limit": int(stage.lab.accounts["max_gpus"][limited]) if limited != NONE else None,
-            "other": str(self.names.jobs[evidence])
-            if reason not in BY_ACCOUNT and evidence != NONE
-            else None,
-            "before": jobs_text(int(seen["before"]) or int(seen["place"])),
-            "before_gpus": need - int(stage.board.stays["gpus"][self.row])
-            if reason == Reason.ORDER
-            else None,
-            "place": jobs_text(int(seen["place"])),
-            "depth": stage.policy.depth,
-            "at": self.when(known_s) if known_s < NEVER_S else None,
-        }
-
-    def when(self, second: int) -> str:
-        """A second of the play as people say it."""
-        return moment_text(second)
-
-    def _path(self, account: int) -> str:
-        row = self.names.accounts[account]
-        return self.names.accounts[account if row.own_leaf_of is None else row.own_leaf_of].path
-
-    def _account(self, stage: Stage) -> str:
-        return self._path(int(stage.board.stays["account"][self.row]))
-
-    def _standing(self, stage: Stage, cluster: int, account: int | None = None) -> dict[str, Any]:
-        """How an account stands on a cluster: that of the job asked about, or another."""
-        account = int(stage.board.stays["account"][self.row]) if account is None else account
-        row = stage.board.standings[cluster * len(stage.lab.accounts) + account]
-        return {
-            "account": self._path(account),
-            "cluster": self.names.clusters[cluster],
-            "ratio": float(row["ratio"]) if row["ratio"] < FAR else None,
-            "entitlement": float(row["entitled_ugpu"]) / UGPU,
-            "target": float(row["target"]),
-            "running": int(row["running"]),
-            "debt_gpu_h": float(row["debt"]) / 3600,
-        }
-
-    def _before(self, stage: Stage, seen: Any) -> dict[str, Any]:
-        """Rank of its account, and what stands before the job: of accounts ahead, and of its own."""
-        board, cluster = stage.board, int(seen["cluster"])
-        mine = int(board.stays["account"][self.row])
-        listed = self._ahead_in_list(stage, cluster, int(seen["place"]))
-        own = listed[board.stays["account"][listed] == mine]
-        own_gpus = int(board.stays["gpus"][own].sum())
-        ahead = []
-        for account, n_jobs, gpus in self._accounts_ahead(stage, seen, listed):
-            told = self._standing(stage, cluster, account)
-            kept = {key: told[key] for key in ("account", "ratio", "target", "running")}
-            ahead.append(kept | {"jobs": n_jobs, "gpus": gpus})
-        return {
-            "rank": len(ahead) + 1,
-            "accounts_ahead": ahead,
-            "own_jobs_before": len(own),
-            "own_gpus_before": own_gpus,
-            "jobs_before": len(own) + sum(one["jobs"] for one in ahead),
-            "gpus_before": own_gpus + sum(one["gpus"] for one in ahead),
-        }
-
-    def _accounts_ahead(
-        self, stage: Stage, seen: Any, listed: NDArray[np.int64]
-    ) -> Iterator[tuple[int, int, int]]:
-        """(account, waiting jobs, their GPUs) of those asked before its own, in order."""
-        board, n = stage.board, len(stage.lab.accounts)
-        mine = int(board.stays["account"][self.row])
-        if board.counts["one_list"][0]:  # no accounts are asked: whoever stands before it in the one list
-            accounts, gpus = board.stays["account"][listed], board.stays["gpus"][listed]
-            for account in dict.fromkeys(accounts.tolist()):
-                if account != mine:
-                    theirs = accounts == account
-                    yield account, int(theirs.sum()), int(gpus[theirs].sum())
-            return
-        for row in board.walk[: int(seen["leaves"])].tolist():
-            if row % n == mine:
-                return
-            lists = board.queues[row * LANES + QUICK : row * LANES + UNBUDGETED]
-            if int(lists["n"].sum()):
-                yield row % n, int(lists["n"].sum()), int(lists["gpus"].sum())
-
-    def _ahead_in_list(self, stage: Stage, cluster: int, place: int) -> NDArray[np.int64]:
-        """The jobs before it in its own list, first come first."""
-        entries = stage.board.entries
-        first = int(stage.lab.jobs["first_entry"][self.row])
-        rows = range(first, first + int(stage.lab.jobs["clusters"][self.row]).bit_count())
-        n = len(stage.lab.accounts) * LANES
-        entry = next((row for row in rows if int(entries["queue"][row]) // n == cluster), NONE)
-        jobs: list[int] = []
-        while entry != NONE and len(jobs) < place:
-            entry = int(entries["prev"][entry])
-            jobs.append(int(entries["job"][entry]))
-        return np.array(jobs[::-1], np.int64)
-
-    def _stops(self, stage: Stage, told: Any) -> list[dict[str, Any]]:
-        """Whom it stops now: by which rule, both ratios, and what is lost."""
-        stops = told[
-            (told["event"] == Happened.STOPPING) & (told["by"] == self.row) & (told["t"] == self.at_s)
-        ]
-        return [self._stop(stage, one) for one in stops]
-
-    def _stop(self, stage: Stage, event: Any) -> dict[str, Any]:
-        job, rule = int(event["job"]), Rule(int(event["rule"]))
-        mine, theirs = (int(event["y"]) >> 32) / PPM, (int(event["y"]) & LOW_HALF) / PPM
-        taker = int(event["by"])
-        account = self._path(int(stage.board.stays["account"][job]))
-        facts = {
-            "taker": "this job" if taker == self.row else str(self.names.jobs[taker]),
-            "account": account,
-        }
-        facts |= {"mine": f"{mine:.2f}", "theirs": f"{theirs:.2f}"}
-        return {
-            "job": str(self.names.jobs[job]),
-            "account": account,
-            "attempt": int(event["attempt"]),
-            "gpus": int(stage.board.stays["gpus"][job]),
-            "rule": rule.name.lower(),
-            "mine": mine,
-            "theirs": theirs,
-            "lost_gpu_s": None,
-            "sentence": explain_stop(rule, facts),
-        }
+    def _instant(self, stage: Stage) -> Instant:
+        """The stage in the words of this play."""
+        names, rows = self.names, self.names.accounts
+        paths = [row.path if row.own_leaf_of is None else rows[row.own_leaf_of].path for row in rows]
+        called = Called(names.clusters, names.nodes, paths, names.jobs)
+        return Instant(stage.lab, stage.board, stage.policy, called, self.at_s)
 
     def _start_of(self, stage: Stage, until_s: int, answer: dict[str, Any]) -> int | None:
         """Play on until it starts; fills in what its stops have lost. None: not within the time watched."""
@@ -335,7 +162,8 @@ class Moment:
         job, taker, rule = int(verdict["job"]), int(verdict["taker"]), int(verdict["rule"])
         stays = stage.board.stays
         cluster, account = int(stays["cluster"][job]), int(stays["account"][job])
-        owner = self._standing(stage, cluster, account)
+        instant = self._instant(stage)
+        owner = instant.standing(cluster, account)
         stopping = int(stays["phase"][job]) == Phase.STOPPING
         from_s = int(verdict["from_s"])
         told: dict[str, Any] = {
@@ -350,7 +178,7 @@ class Moment:
             "spare": bool(verdict["spare"]),
             "candidate": stopping or (from_s <= self.at_s and (taker != NONE or bool(verdict["spare"]))),
             "for": None if taker == NONE else str(self.names.jobs[taker]),
-            "for_account": None if taker == NONE else self._path(int(stays["account"][taker])),
+            "for_account": None if taker == NONE else instant.account_of(taker),
             "rule": None,
             "mine": None,
             "theirs": owner["ratio"],
@@ -360,14 +188,16 @@ class Moment:
         if stopping:
             rule = self._rule_of_stop(stage, job)
         if taker != NONE:
-            told["mine"] = self._standing(stage, cluster, int(stays["account"][taker]))["ratio"]
+            told["mine"] = instant.standing(cluster, int(stays["account"][taker]))["ratio"]
             told["rule"] = Rule(rule).name.lower()
         told["sentence"] = self._say_verdict(stage, told, rule)
         return told
 
     def _say_verdict(self, stage: Stage, told: dict[str, Any], rule: int) -> str:
         from_s = told["interruptible_from_s"]
-        since = "" if from_s is None or from_s <= self.at_s else f"protected until {self.when(from_s)}; then "
+        since = (
+            "" if from_s is None or from_s <= self.at_s else f"protected until {moment_text(from_s)}; then "
+        )
         if from_s is None:
             return "this policy never stops it"
         if told["for"] is None:
@@ -449,6 +279,12 @@ def _events(stage: Stage) -> Any:
     return np.concatenate([*stage.chunks, said])
 
 
+def _placements(stage: Stage) -> Any:
+    """The nodes that `_events` speak of."""
+    placed = stage.board.placed[: int(stage.board.counts["n_placed"][0])]
+    return np.concatenate([*stage.placements, placed])
+
+
 def _forget(stage: Stage) -> None:
     """Leave behind what was said so far; its consequences are wound up."""
     stage.chunks.clear()
@@ -456,16 +292,3 @@ def _forget(stage: Stage) -> None:
     stage.n_placed = 0
     stage.board.counts["n_out"] = stage.board.counts["n_placed"] = 0
     stage.playing.clock["n_seen"] = 0
-
-
-def _bounds(stage: Stage, reason: Reason, known_s: int, at_s: int) -> dict[str, int | None]:
-    """The earliest start as a range, by what is known now: work may end early, protections bound it above."""
-    if known_s >= NEVER_S or reason == Reason.RESTING:
-        return {"earliest_s": min(known_s, at_s) if reason != Reason.RESTING else known_s, "latest_s": None}
-    grace_s = 0 if reason == Reason.CLAIMING else stage.policy.grace_budgeted_s
-    late_s = None if reason == Reason.ORDER else known_s + grace_s + stage.policy.tick_s
-    return {"earliest_s": known_s if reason == Reason.PROMISED else at_s, "latest_s": late_s}
-
-
-def _percent(part: float | None) -> str:
-    return "0 %" if part is None else f"{100 * part:.0f} %"
