@@ -99,6 +99,7 @@ class Account(NamedTuple):
     managers: tuple[str, ...]
     max_gpus: int | None
     own_leaf_of: int | None  #: the inner account whose own work this row holds
+    researcher: bool = False  #: one of its parent's `researchers`: named by, and only for, that person
 
 
 class Lab(NamedTuple):
@@ -121,6 +122,11 @@ class Lab(NamedTuple):
     def rows(self) -> dict[str, int]:
         """Row of each account by the path people give."""
         return {account.path: row for row, account in enumerate(self.accounts) if account.own_leaf_of is None}
+
+    def researcher_of(self, path: str) -> str | None:
+        """Whose own account this is; None where it is nobody's in particular, or unknown."""
+        own = next((account for account in self.accounts if account.path == path), None)
+        return path.rsplit("/", 1)[-1] if own is not None and own.researcher else None
 
 
 def read_lab(path: Path) -> Lab:
@@ -189,7 +195,9 @@ def account_rows(
     rows = [Account("", -1, (WHOLE,) * len(clusters), (), None, None)]
     known: set[tuple[str, str]] = set()
 
-    def walk(children: Mapping[str, AccountFile], parent: int, where: tuple[str, ...]) -> None:
+    def walk(
+        children: Mapping[str, AccountFile], parent: int, where: tuple[str, ...], people: frozenset[str]
+    ) -> None:
         above = rows[parent].path
         if len(where) > 2 * DEEPEST_TREE + len(at):
             raise BadInput(file, dotted(where), "a deeper tree", f"at most {DEEPEST_TREE} levels of accounts")
@@ -199,12 +207,14 @@ def account_rows(
             for cluster, written in clusters.items():
                 known.add((cluster, path))
                 shares.append(written.shares.get(path, child.share or 0))
-            rows.append(Account(path, parent, tuple(shares), tuple(child.managers), child.max_gpus, None))
+            managers, own = tuple(child.managers), own_name in people
+            rows.append(Account(path, parent, tuple(shares), managers, child.max_gpus, None, own))
             here = (*where, own_name)
-            walk(_below(child, file, here), len(rows) - 1, (*here, "accounts"))
+            people_below = frozenset(child.researchers) - child.accounts.keys()
+            walk(_below(child, file, here), len(rows) - 1, (*here, "accounts"), people_below)
 
     _check_named(tree, file, (*at, "accounts"))
-    walk(tree, 0, (*at, "accounts"))
+    walk(tree, 0, (*at, "accounts"), frozenset())
     for cluster, written in clusters.items():
         for path in written.shares:
             if (cluster, path) not in known:

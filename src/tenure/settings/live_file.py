@@ -146,9 +146,17 @@ class MessagesFile(Checked):
         return self
 
 
+class LimitsFile(Checked):
+    """How much one researcher may have waiting and running at once; managers and administrators likewise."""
+
+    max_jobs: Annotated[int, BeforeValidator(whole(1, 1_000_000, "a number of jobs"))] | None = None
+    max_gpus: Annotated[int, BeforeValidator(whole(1, 1_000_000, "a number of GPUs"))] | None = None
+
+
 class LiveFile(Checked):
     """Everything under `live:`."""
 
+    limits: LimitsFile | None = None  #: for each researcher
     health_check: HealthCheckFile | None = None
     messages: MessagesFile | None = None
 
