@@ -45,7 +45,9 @@ class SeenAttempt(NamedTuple):
     nodes: Mapping[str, int]  #: GPUs by node; empty where the engine does not know (any more)
     started: float | None = None  #: its first process began; None = not yet
     ended: float | None = None  #: its last process is gone; None = still there
-    exit_code: int | None = None  #: of its main process; None while it runs, where a signal ended it, or unknown
+    exit_code: int | None = (
+        None  #: of its main process; None while it runs, where a signal ended it, or unknown
+    )
     signal: int | None = None  #: the signal that ended it
     node_failed: bool = False  #: ended because a node died under it
     timed_out: bool = False  #: ended at its own max_runtime
