@@ -14,6 +14,7 @@ from tenure.core.columns import WHOLE
 from tenure.core.policy import Policy
 from tenure.core.words import NEVER_S, NONE
 from tenure.settings.errors import BadInput, nearest, shown
+from tenure.settings.job_in_lab import account_row
 from tenure.settings.lab import Lab, lab_of, leaf_paths, read_lab, with_own_leaves
 from tenure.settings.lab_tables import Holder, LabTables, lab_tables
 from tenure.settings.policy_file import named, policy_of
@@ -30,7 +31,6 @@ from tenure.simulator.scenario_events import happenings, named_jobs, rows_of
 from tenure.simulator.scenario_trace import read_given, remarks_about, traced
 from tenure.simulator.scenario_work import (
     Work,
-    account_row,
     constructed,
     job_ids,
     joined,

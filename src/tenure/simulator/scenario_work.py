@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from tenure.core.columns import JOB
 from tenure.core.tables import Table, empty
 from tenure.core.words import NEVER_S, NONE, Kind
-from tenure.settings.errors import BadInput, dotted, nearest
+from tenure.settings.errors import BadInput, dotted
 from tenure.settings.job import DEBUG_GPUS, DEBUG_RUNTIME_S, KINDS, RESTART_S, SAVE_EVERY_S, advice
+from tenure.settings.job_in_lab import account_row, clusters_for
 from tenure.settings.lab import Lab
 from tenure.settings.lab_tables import Holder
 from tenure.settings.scenario_file import ScenarioJob
@@ -41,13 +42,6 @@ def new_work(rows: int) -> Work:
     return Work(jobs, empty(rows, HIDDEN, stream=NONE), [])
 
 
-def account_row(rows: Mapping[str, int], path: str, file: str, where: str) -> int:
-    """Row of the account of that path, or BadInput with the nearest ones."""
-    if path not in rows:
-        raise BadInput(file, where, f"the unknown account '{path}'", nearest(path, [p for p in rows if p]))
-    return rows[path]
-
-
 def constructed(
     written: Sequence[ScenarioJob],
     holder: Holder,
@@ -65,7 +59,7 @@ def constructed(
     table, hidden = work.jobs, work.hidden
     for row, job in enumerate(written):
         table["account"][row] = account_row(leaf_of, job.account, file, dotted(["jobs", row, "account"]))
-        table["clusters"][row] = _clusters(job, holder, file, row)
+        table["clusters"][row] = clusters_for(job, holder, file, ("jobs", row))
         if job.gpu is not None:
             table["gpu_type"][row] = gpu_types.index(job.gpu)
     columns: dict[str, list[Any]] = {
@@ -125,28 +119,6 @@ def warnings_about(written: Sequence[ScenarioJob], lab: Lab) -> list[str]:
                 )
             account = lab.accounts[account].parent
     return [sentence for sentence in told if sentence is not None]
-
-
-def _clusters(job: ScenarioJob, holder: Holder, file: str, row: int) -> int:
-    """Bits of the clusters that may and can hold the job."""
-    lab = holder.lab
-    asked = range(len(lab.clusters))
-    if job.clusters is not None:
-        for name in job.clusters:
-            if name not in lab.clusters:
-                found = f"the unknown cluster '{name}'"
-                raise BadInput(file, dotted(["jobs", row, "clusters"]), found, nearest(name, lab.clusters))
-        asked = [lab.clusters.index(name) for name in dict.fromkeys(job.clusters)]  # type: ignore[assignment]
-    types = list(dict.fromkeys(node.gpu for node in lab.nodes if node.gpu is not None))
-    if job.gpu is not None and job.gpu not in types:
-        found = f"the unknown GPU type '{job.gpu}'"
-        raise BadInput(file, dotted(["jobs", row, "gpu"]), found, nearest(job.gpu, types))
-    bits = holder.clusters(job.gpus, gpu=job.gpu, same_rack=job.same_rack)
-    bits &= sum(1 << cluster for cluster in asked)
-    if not bits:
-        allowed = holder.allowed(list(asked), gpu=job.gpu, same_rack=job.same_rack)
-        raise BadInput(file, dotted(["jobs", row, "gpus"]), f"{job.gpus}, which no cluster can hold", allowed)
-    return bits
 
 
 def joined(parts: Sequence[Work]) -> Work:
