@@ -6,6 +6,8 @@ a story. Rows are immutable; what may change of a job or an attempt is written a
     LedgerError
     ├── LedgerUnavailable   the database does not answer, is full or is being restarted: nothing was written
     ├── NotTheLeader        another server leads now: nothing was written
+    ├── TurnTaken           this turn is in the record already: read the record again before going on
+    ├── WrongLab            the record is that of another lab
     └── LedgerTooNew        the database was made by a newer release
 """
 
@@ -20,11 +22,26 @@ class LedgerError(Exception):
 
 
 class LedgerUnavailable(LedgerError):
-    """No answer, or no room: nothing was written. Ask again."""
+    """No answer, or no room: nothing was written. Ask again.
+
+    Where a database server is lost at the very instant of its commit nobody can know; then the same turn
+    written again is refused with TurnTaken, and the same command asked again with its key is one command.
+    """
 
 
 class NotTheLeader(LedgerError):
     """Another server leads now: nothing was written."""
+
+
+class TurnTaken(LedgerError):
+    """This turn is in the record already: an earlier write got through, though its answer was lost.
+
+    Nothing was written now. The state in memory is older than the record: read the record again.
+    """
+
+
+class WrongLab(LedgerError):
+    """The record is that of another lab."""
 
 
 class LedgerTooNew(LedgerError):
@@ -118,6 +135,17 @@ class OrderRow(NamedTuple):
     detail: str = ""
 
 
+class NodeEntry(NamedTuple):
+    """A node's state from now on, who said so and why."""
+
+    node: str
+    state: str  #: up, draining, drained, repairing, testing, down
+    by: str  #: a user, or the part of Tenure that found it
+    reason: str
+    at: float
+    person: bool = False  #: a repair that needed a person
+
+
 class TurnRow(NamedTuple):
     """All that one turn of the live loop writes, in one transaction.
 
@@ -140,6 +168,32 @@ class TurnRow(NamedTuple):
     answers: Sequence[Answer]
     shares: Sequence[Mapping[str, Any]] = ()  #: {account, cluster, old, new, by, reason}, millionths
     notes: Sequence[Mapping[str, Any]] = ()  #: messages to owners: {user, job, kind, text}
+    node_log: Sequence[NodeEntry] = ()  #: what became of nodes, and by whom
+
+
+class RecordedTurn(NamedTuple):
+    """A turn as it can be read again. `news` and `patch` are None where the turn was compacted."""
+
+    turn: int
+    t: int
+    at: float
+    news: Sequence[Any] | None
+    patch: Mapping[str, Any] | None
+    digest: str
+    code: str
+    events: Sequence[str]  #: story lines with `n`
+
+
+class Note(NamedTuple):
+    """A message to an owner, to be sent."""
+
+    number: int
+    t: int
+    at: float
+    user: str
+    body: Mapping[str, Any]  #: {user, job, kind, text}
+    state: str  #: open, sent, failed
+    detail: str = ""
 
 
 class TokenRow(NamedTuple):

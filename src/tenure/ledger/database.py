@@ -1,0 +1,103 @@
+"""One database, SQLite or PostgreSQL: how to read it, and how to write to it, whole or not at all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from tenure.ledger.faults import as_ledger_errors
+from tenure.ledger.records import LedgerUnavailable
+from tenure.ledger.tables import COUNTERS
+
+WRITE_WAIT_S = 20.0  #: longest wait for another writer
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class Database:
+    """An engine with its rules. Safe to use from many threads."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.is_sqlite = engine.dialect.name == "sqlite"
+        # SQLite lets a second writer sleep and try again; queued here, it goes on at once
+        self._writers = threading.Lock()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that only reads."""
+        with as_ledger_errors(), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self, *, durable: bool = True) -> Iterator[Connection]:
+        """A transaction that is written whole when the block ends, or not at all where it raises.
+
+        `durable`: on the disk before it returns. Otherwise a power cut may undo the newest of them (never
+        half of one): for what would only be done once more.
+        """
+        with self._writing_alone(), as_ledger_errors(), self.engine.connect() as connection:
+            if self.is_sqlite:
+                level = "FULL" if durable else "NORMAL"
+                driver(connection).execute(f"PRAGMA synchronous={level}").close()
+                connection = connection.execution_options(begins="IMMEDIATE")
+            with connection.begin():
+                if not self.is_sqlite and not durable:
+                    connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+                yield connection
+
+    @contextmanager
+    def _writing_alone(self) -> Iterator[None]:
+        if not self.is_sqlite:
+            yield
+            return
+        if not self._writers.acquire(timeout=WRITE_WAIT_S):
+            raise LedgerUnavailable(f"another write has gone on for {WRITE_WAIT_S:.0f} s")
+        try:
+            yield
+        finally:
+            self._writers.release()
+
+    def insert(self, connection: Connection, table: Table, rows: Rows) -> None:
+        """Insert rows, if there are any."""
+        if rows:
+            connection.execute(table.insert(), list(rows))
+
+    def put(self, connection: Connection, table: Table, rows: Rows, *, keep: Sequence[str] = ()) -> None:
+        """Insert rows; where the primary key is there already, write all columns anew but those of `keep`."""
+        if not rows:
+            return
+        make = sqlite.insert if self.is_sqlite else postgresql.insert
+        statement = make(table)
+        keys = [column.name for column in table.primary_key]
+        changed = {
+            column.name: statement.excluded[column.name]
+            for column in table.columns
+            if column.name not in keys and column.name not in keep
+        }
+        connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), list(rows))
+
+    def put_if_absent(self, connection: Connection, table: Table, row: Mapping[str, Any]) -> None:
+        """Insert a row, unless its primary key is there already."""
+        make = sqlite.insert if self.is_sqlite else postgresql.insert
+        connection.execute(make(table).on_conflict_do_nothing(), [row])
+
+
+def driver(connection: Connection) -> Any:
+    """The driver's own connection, for what must be said outside of any transaction."""
+    return connection.connection.driver_connection
+
+
+def count_on(connection: Connection, name: str, by: int) -> int:
+    """Take the next `by` numbers of a counter; returns the number before the first of them.
+
+    The row stays locked until the transaction ends, so numbers follow the order of the commits.
+    """
+    row = COUNTERS.c
+    change = update(COUNTERS).where(row.name == name).values(last=row.last + by).returning(row.last)
+    return int(connection.execute(change).scalar_one()) - by

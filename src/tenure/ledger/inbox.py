@@ -1,0 +1,161 @@
+"""Commands: what people ask for is on the disk before anything is done about it, each once, in one order.
+
+Putting one command on the disk takes a few milliseconds, whoever waits for it; putting a hundred takes
+hardly more. So those who ask at the same time are written together: the first of them writes for all.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, select, tuple_
+
+from tenure.ledger.database import Database, count_on
+from tenure.ledger.records import Answer, Asked, Command
+from tenure.ledger.tables import COMMANDS, holdable
+from tenure.ledger.text_form import read, told
+
+POLL_S = 0.5  #: how often an answer written by another process is looked for
+ROW = COMMANDS.c
+
+Line = dict[str, Any]
+
+
+class _Ticket:
+    """What one caller asks, and what became of it."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self.lines = lines
+        self.numbers: list[int] | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def settled(self) -> bool:
+        return self.numbers is not None or self.error is not None
+
+
+class Inbox:
+    """The commands of one record. Safe to use from many threads."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._changed = threading.Condition()
+        self._waiting: list[_Ticket] = []
+        self._writing = False
+        self._answered = threading.Condition()
+
+    def ask(self, asked: Sequence[Asked]) -> list[int]:
+        """Write commands down; their numbers, in the order given.
+
+        A command of the same user with the same key is there once, and has one number.
+        Raises LedgerUnavailable: none of these was written. Raises ValueError where a body is not JSON.
+        """
+        ticket = _Ticket([_line(one) for one in asked])
+        with self._changed:
+            self._waiting.append(ticket)
+            while self._writing and not ticket.settled:
+                self._changed.wait()
+            if not ticket.settled:
+                self._writing = True
+                batch, self._waiting = self._waiting, []
+        if not ticket.settled:
+            self._write(batch)
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.numbers or []
+
+    def _write(self, batch: Sequence[_Ticket]) -> None:
+        error: BaseException | None = None
+        numbers: list[int] = []
+        try:
+            numbers = _written(self._db, [line for ticket in batch for line in ticket.lines])
+        except BaseException as wrong:  # every caller must hear of it, whatever it is
+            error = wrong
+        with self._changed:
+            at = 0
+            for ticket in batch:
+                ticket.error = error
+                ticket.numbers = numbers[at : at + len(ticket.lines)]
+                at += len(ticket.lines)
+            self._writing = False
+            self._changed.notify_all()
+
+    def unanswered(self, limit: int) -> list[Command]:
+        """The oldest commands without an answer, in order."""
+        wanted = select(COMMANDS).where(ROW.turn.is_(None)).order_by(ROW.number).limit(limit)
+        with self._db.reading() as connection:
+            return [_command(row) for row in connection.execute(wanted)]
+
+    def answer(self, number: int) -> Answer | None:
+        """What became of a command; None while it is unanswered. Raises KeyError for a number never given."""
+        wanted = select(ROW.ok, ROW.answer).where(ROW.number == number)
+        with self._db.reading() as connection:
+            row = connection.execute(wanted).one_or_none()
+        if row is None:
+            raise KeyError(number)
+        return None if row.ok is None else Answer(number, row.ok, read(row.answer))
+
+    def wait_answer(self, number: int, timeout_s: float) -> Answer | None:
+        """As `answer`, waiting for it; None where it is still unanswered after `timeout_s`."""
+        until = time.monotonic() + timeout_s
+        with self._answered:
+            while True:
+                found = self.answer(number)
+                left = until - time.monotonic()
+                if found is not None or left <= 0:
+                    return found
+                self._answered.wait(min(left, POLL_S))
+
+    def tell(self) -> None:
+        """There are new answers."""
+        with self._answered:
+            self._answered.notify_all()
+
+
+def _line(asked: Asked) -> Line:
+    return {
+        "by": holdable(asked.by),
+        "key": holdable(asked.key) or None,
+        "verb": asked.verb,
+        "subject": asked.subject,
+        "body": told(asked.body),
+        "at": asked.at,
+    }
+
+
+def _written(db: Database, lines: Sequence[Line]) -> list[int]:
+    """Write all that is new, in one transaction; the number of each line."""
+    if not lines:
+        return []
+    with db.writing() as connection:
+        # the counter is locked first: whoever asks with the same key at the same time waits here
+        number = count_on(connection, "commands", len(lines))
+        known = _known(connection, [(line["by"], line["key"]) for line in lines if line["key"]])
+        numbers, new = [], []
+        for line in lines:
+            who = (line["by"], line["key"])
+            if line["key"] and who in known:
+                numbers.append(known[who])
+                continue
+            number += 1
+            numbers.append(number)
+            new.append({"number": number, **line})
+            known[who] = number
+        db.insert(connection, COMMANDS, new)
+    return numbers
+
+
+def _known(connection: Connection, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    found: dict[tuple[str, str], int] = {}
+    for at in range(0, len(keys), 200):  # SQLite takes no endless lists
+        wanted = select(ROW.by, ROW.key, ROW.number).where(tuple_(ROW.by, ROW.key).in_(keys[at : at + 200]))
+        found.update({(row.by, row.key): row.number for row in connection.execute(wanted)})
+    return found
+
+
+def _command(row: Any) -> Command:
+    asked = Asked(row.by, row.verb, row.subject, read(row.body), row.at, row.key or "")
+    return Command(row.number, asked)

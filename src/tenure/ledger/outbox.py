@@ -1,0 +1,41 @@
+"""Messages to owners: written with the turn that causes them, sent afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import bindparam, literal_column, select, update
+
+from tenure.ledger.database import Database
+from tenure.ledger.records import Note
+from tenure.ledger.tables import NOTES
+from tenure.ledger.text_form import read
+
+ROW = NOTES.c
+
+
+def outbox(db: Database, limit: int) -> list[Note]:
+    """The oldest messages not sent yet."""
+    wanted = select(NOTES).where(ROW.state == literal_column("'open'")).order_by(ROW.number).limit(limit)
+    with db.reading() as connection:
+        return [_note(row) for row in connection.execute(wanted).mappings()]
+
+
+def settle_notes(db: Database, settled: Sequence[tuple[int, str, str]]) -> None:
+    """(number, sent or failed, detail) of messages."""
+    if not settled:
+        return
+    change = (
+        update(NOTES)
+        .where(ROW.number == bindparam("a_number"))
+        .values(state=bindparam("new_state"), detail=bindparam("new_detail"))
+    )
+    lines = [{"a_number": n, "new_state": state, "new_detail": said} for n, state, said in settled]
+    with db.writing() as connection:
+        connection.execute(change, lines)
+
+
+def _note(row: Any) -> Note:
+    kept = {name: row[name] for name in Note._fields if name != "body"}
+    return Note(body=read(row["body"]), **kept)
