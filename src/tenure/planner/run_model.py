@@ -1,0 +1,376 @@
+"""From tokens, nodes and failures to a distribution of run lengths; two engines that must agree.
+
+Work is c(t) hours of computing at t tokens per second per GPU. Failures come at a rate λ of the whole gang
+and each costs hours. `first-order`: failures strike computing alone. `compounding`: they strike lost time too,
+so that every failure brings λL more, and a run with λL >= 1 never ends.
+
+Given speed and rate, the length has a characteristic function in closed form; speed and rate are integrated
+by Gauss's rules; `series.py` turns the result back. `draw` plays the same runs by chance.
+Sources: Consul and Jain (1973) for the generalised Poisson count of failures that breed; Daly (2006) for the
+mean of a segment with saves and restarts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from tenure.planner.lengths import Atoms, Length
+from tenure.planner.series import series_of
+
+Array = NDArray[np.float64]
+Complex = NDArray[np.complex128]
+HOURS = 24.0
+LEAST_WEIGHT = 1e-12  #: of a speed and rate that decide how far the series reaches
+SPEEDS, RATES = 96, 24  #: points of the rules of integration
+VANISHED = 7.0  #: a normal's transform is nothing (e^-24) at so many per standard deviation
+FASTEST_BRED = 0.95  #: rates that breed more failures each have no length to speak of: left out, and said
+SDS = 6.0  #: a normal speed is cut at so many standard deviations
+FIRST_ORDER, COMPOUNDING = "first-order", "compounding"
+
+
+class NeverEnds(ValueError):
+    """λL >= 1: failures come faster than they are made good. `expected`: λL."""
+
+    def __init__(self, expected: float) -> None:
+        self.expected = expected
+        super().__init__(
+            f"the run never ends: each failure costs time in which {expected:.2f} more strike (λL must be "
+            "below 1); fewer nodes, faster recovery, or groups that recover apart would change that"
+        )
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Tokens per second per GPU. `lognormal`: mean and sd are the variable's own."""
+
+    mean: float
+    sd: float
+    lognormal: bool = False
+
+    def points(self) -> tuple[Array, Array]:
+        """Speeds and their weights."""
+        if self.sd == 0:
+            return np.array([self.mean]), np.array([1.0])
+        x, weights = np.polynomial.legendre.leggauss(SPEEDS)
+        z = SDS * x
+        weights = weights * np.exp(-z * z / 2)
+        return self._at(z), weights / weights.sum()
+
+    def _at(self, z: Array) -> Array:
+        if not self.lognormal:
+            return self.mean + self.sd * z
+        log_sd = math.sqrt(math.log1p((self.sd / self.mean) ** 2))
+        return self.mean * np.exp(log_sd * z - log_sd**2 / 2)
+
+    def draw(self, rng: np.random.Generator, n: int) -> Array:
+        z = rng.standard_normal(n)
+        while (out := np.abs(z) > SDS).any():
+            z[out] = rng.standard_normal(int(out.sum()))
+        return self._at(z)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Failures per node-day: known (`shape` None), or a Gamma posterior of `shape` over `node_days`."""
+
+    per_node_day: float
+    shape: float | None = None
+    node_days: float = 0.0
+
+    @classmethod
+    def posterior(cls, events: float, node_days: float, shape: float, prior_node_days: float) -> Rate:
+        """What `events` in `node_days` leave of a Gamma prior of `shape` over `prior_node_days`."""
+        shape, seen = shape + events, node_days + prior_node_days
+        return cls(shape / seen, shape, seen)
+
+    def points(self) -> tuple[Array, Array]:
+        if self.shape is None:
+            return np.array([self.per_node_day]), np.array([1.0])
+        x, weights = special.roots_genlaguerre(RATES, self.shape - 1.0)
+        return x / self.node_days, weights / weights.sum()
+
+    def draw(self, rng: np.random.Generator, n: int) -> Array:
+        if self.shape is None:
+            return np.full(n, self.per_node_day)
+        return rng.gamma(self.shape, 1.0 / self.node_days, n)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a failure costs, in hours: `fixed`, or restart and the work since the last save.
+
+    `every`: useful work between saves; `stall`: what one save blocks.
+    """
+
+    fixed: float | None = None
+    restart: float = 0.0
+    every: float = 0.0
+    stall: float = 0.0
+
+
+class Given(NamedTuple):
+    """Speeds and rates of the rules of integration, flat: compute hours, failures an hour, weights."""
+
+    hours: Array
+    rate: Array
+    weight: Array
+
+
+@dataclass(frozen=True)
+class RunModel:
+    """A run: `tokens` on `nodes` of `gpus_per_node`; overhead as a part of compute time."""
+
+    tokens: float
+    nodes: int
+    gpus_per_node: int
+    speed: Speed
+    rate: Rate
+    loss: Loss
+    overhead: float = 0.0
+    model: str = COMPOUNDING
+
+    def compute_hours(self, speed: Array | float) -> Array:
+        """Hours of useful computing at so many tokens per second per GPU, overhead included."""
+        per_hour = self.nodes * self.gpus_per_node * 3600.0
+        return self.tokens * (1.0 + self.overhead) / (per_hour * np.asarray(speed, float))
+
+    @property
+    def failures_per_hour(self) -> float:
+        return self.rate.per_node_day * self.nodes / HOURS
+
+    @property
+    def hours_a_failure(self) -> float:
+        """Mean hours lost with a failure, at the known or expected rate."""
+        if self.loss.fixed is not None:
+            return self.loss.fixed
+        return self.loss.restart + self.loss.every / 2
+
+    def bred(self) -> float:
+        """λL: failures expected in the time one failure costs."""
+        return self.failures_per_hour * self.hours_a_failure
+
+    def length(self) -> Length:
+        """The distribution of run lengths, exact to the rules of integration. NeverEnds where λL >= 1."""
+        if self.model == COMPOUNDING and self.bred() >= 1.0:
+            raise NeverEnds(self.bred())
+        given = self._given()
+        means, variances = self._moments(given)
+        mean = float(given.weight @ means)
+        sd = math.sqrt(max(0.0, float(given.weight @ (variances + (means - mean) ** 2))))
+        if self.speed.sd == 0 and (self.loss.fixed is not None or self.failures_per_hour == 0):
+            return self._steps(given)
+        low = float(given.hours.min())
+        shown = given.weight > LEAST_WEIGHT
+        high = float((means + 8.0 * np.sqrt(variances))[shown].max()) + 4.0 * self.hours_a_failure
+        low -= 0.02 * (high - low)
+
+        def transform(per_day: Array) -> Complex:
+            return self._transform(given, per_day / HOURS)
+
+        spread = self.speed.sd / self.speed.mean * float(given.weight @ given.hours) / HOURS
+        return series_of(
+            transform,
+            low / HOURS,
+            high / HOURS,
+            (mean / HOURS, sd / HOURS),
+            self.draw,
+            most_per_day=VANISHED / spread if spread > 0 else math.inf,
+        )
+
+    def without_failures(self) -> RunModel:
+        """The same run on machines that never fail."""
+        return replace(self, rate=Rate(0.0))
+
+    # --- given speed and rate ---------------------------------------------------------------------------
+    def _given(self) -> Given:
+        speeds, speed_weights = self.speed.points()
+        rates, rate_weights = self.rate.points()
+        rates = rates * self.nodes / HOURS
+        if self.model == COMPOUNDING:
+            ends = rates * self.hours_a_failure < FASTEST_BRED  # what never ends has no length
+            rates, rate_weights = rates[ends], rate_weights[ends] / rate_weights[ends].sum()
+        hours = self.compute_hours(speeds)
+        return Given(
+            np.repeat(hours, len(rates)),
+            np.tile(rates, len(hours)),
+            np.outer(speed_weights, rate_weights).ravel(),
+        )
+
+    def _moments(self, given: Given) -> tuple[Array, Array]:
+        """Mean hours and their variance, for each speed and rate."""
+        hours, rate, loss = given.hours, given.rate, self.loss
+        if loss.fixed is not None:
+            lost, spread = loss.fixed, loss.fixed**2
+            bred = rate * lost if self.model == COMPOUNDING else np.zeros_like(rate)
+            return hours + hours * rate * lost / (1 - bred), hours * rate * spread / (1 - bred) ** 3
+        if self.model == FIRST_ORDER:
+            lost, square = loss.restart + loss.every / 2, loss.every**2 / 12
+            blocked = hours * (1 + loss.stall / loss.every)
+            return blocked + hours * rate * lost, hours * rate * (lost**2 + square)
+        mean, variance = segment_moments(rate, loss)
+        return hours / loss.every * mean, hours / loss.every * variance
+
+    def _transform(self, given: Given, per_hour: Array) -> Complex:
+        """E exp(iωD), D in hours, for each ω of `per_hour`."""
+        hours, rate, loss = given.hours[:, None], given.rate[:, None], self.loss
+        turn = 1j * per_hour[None, :]
+        if loss.fixed is not None:
+            one = np.exp(turn * loss.fixed)
+            if self.model == COMPOUNDING:
+                one = _with_offspring(one, rate * loss.fixed)
+            logs = turn * hours + rate * hours * (one - 1.0)
+        elif self.model == FIRST_ORDER:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                again = np.where(turn == 0, 1.0, np.expm1(turn * loss.every) / (turn * loss.every))
+            one = np.exp(turn * loss.restart) * again
+            logs = turn * hours * (1 + loss.stall / loss.every) + rate * hours * (one - 1.0)
+        else:
+            logs = hours / loss.every * segment_log_transform(turn, rate, loss)
+        return given.weight @ np.exp(logs)
+
+    def _steps(self, given: Given) -> Atoms:
+        """With one speed and one cost of a failure, lengths are steps: so many failures, so many hours."""
+        days, chances = [], []
+        for hours, rate, weight in zip(given.hours.tolist(), given.rate.tolist(), given.weight.tolist(), strict=True):
+            lost = self.loss.fixed or 0.0
+            bred = rate * lost if self.model == COMPOUNDING else 0.0
+            mean = rate * hours / (1 - bred)
+            n = np.arange(0, int(mean + 12 * math.sqrt(mean / (1 - bred) ** 2) + 40 / (1 - bred)) + 1)
+            days.append((hours + lost * n) / HOURS)
+            chances.append(weight * generalised_poisson(n, rate * hours, bred))
+        return Atoms(np.concatenate(days), np.concatenate(chances))
+
+    # --- by chance --------------------------------------------------------------------------------------
+    def draw(self, rng: np.random.Generator, n: int) -> Array:
+        """`n` run lengths in days, each run played: speed, rate, failures, what they cost."""
+        hours = self.compute_hours(self.speed.draw(rng, n))
+        rate = self.rate.draw(rng, n) * self.nodes / HOURS
+        loss = self.loss
+        if loss.fixed is not None:
+            failures = rng.poisson(rate * hours)
+            if self.model == COMPOUNDING:
+                failures = _breed(rng, failures, np.minimum(rate * loss.fixed, 0.999))
+            return (hours + loss.fixed * failures) / HOURS
+        if self.model == FIRST_ORDER:
+            failures = rng.poisson(rate * hours)
+            lost = loss.restart * failures + _sums(rng.random(int(failures.sum())) * loss.every, failures)
+            return (hours * (1 + loss.stall / loss.every) + lost) / HOURS
+        return draw_segments(rng, hours, rate, loss) / HOURS
+
+
+def generalised_poisson(n: NDArray[np.int64], theta: float, eta: float) -> Array:
+    """P(n) of failures that breed: θ first ones, η more for each."""
+    if theta == 0:
+        return (n == 0).astype(float)
+    grown = theta + n * eta
+    return np.exp(math.log(theta) + special.xlogy(n - 1, grown) - grown - special.gammaln(n + 1))
+
+
+def _with_offspring(one: Complex, bred: Array) -> Complex:
+    """The transform of a failure with all it breeds: B = one · exp(bred (B - 1)), by Newton's steps."""
+    whole = np.broadcast_to(one, np.broadcast_shapes(one.shape, bred.shape)).astype(np.complex128)
+    for _ in range(50):
+        grown = one * np.exp(bred * (whole - 1.0))
+        step = (whole - grown) / (1.0 - bred * grown)
+        whole = whole - step
+        if np.abs(step).max() < 1e-14:
+            break
+    return whole
+
+
+def _breed(rng: np.random.Generator, failures: NDArray[np.int64], bred: Array) -> NDArray[np.int64]:
+    total, young = failures.copy(), failures
+    alive = np.flatnonzero(young)
+    young = young[alive]
+    while len(alive):
+        young = rng.poisson(bred[alive] * young)
+        total[alive] += young
+        still = young > 0
+        alive, young = alive[still], young[still]
+    return total
+
+
+def _sums(values: Array, counts: NDArray[np.int64]) -> Array:
+    """Sums of consecutive runs of `values`, `counts` of them each."""
+    ends = counts.cumsum()
+    running = np.concatenate([[0.0], values.cumsum()])
+    return running[ends] - running[ends - counts]
+
+
+# --- segments: work `every`, save `stall`, restart after a failure -----------------------------------------
+
+
+def _cut(rate: Array, span: float) -> tuple[Array, Array]:
+    """Mean and variance of the time to a failure that comes within `span`."""
+    x = np.maximum(rate * span, 1e-12)
+    q = -np.expm1(-x)
+    mean = (1.0 - x * np.exp(-x) / q) / np.maximum(rate, 1e-300)
+    square = (2.0 - (x * x + 2 * x) * np.exp(-x) / q) / np.maximum(rate, 1e-300) ** 2
+    small = x < 1e-4
+    mean = np.where(small, span / 2, mean)
+    return mean, np.where(small, span**2 / 12, square - mean**2)
+
+
+def _retried(rate: Array, span: float, extra: tuple[Array | float, Array | float]) -> tuple[Array, Array]:
+    """Mean and variance of the time until `span` passes without a failure; each failure costs `extra` too."""
+    odds = np.expm1(rate * span)  # mean number of failures before success
+    mean, variance = _cut(rate, span)
+    mean, variance = mean + extra[0], variance + extra[1]
+    return span + odds * mean, odds * variance + odds * (1 + odds) * mean**2
+
+
+def segment_moments(rate: Array, loss: Loss) -> tuple[Array, Array]:
+    """Mean and variance of one segment's hours: e^{λR}(e^{λ(τ+δ)} - 1)/λ and what belongs to it."""
+    restart = _retried(rate, loss.restart, (0.0, 0.0))
+    return _retried(rate, loss.every + loss.stall, restart)
+
+
+def segment_log_transform(turn: Complex, rate: Array, loss: Loss) -> Complex:
+    """log E exp(iωT) of one segment, `turn` = iω."""
+    slow = rate - turn
+    restart = np.exp(-slow * loss.restart)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        failed = np.where(slow == 0, 0.0, rate * -np.expm1(-slow * loss.restart) / slow)
+        restart = restart / (1.0 - failed)
+        span = loss.every + loss.stall
+        failed = np.where(slow == 0, 0.0, rate * -np.expm1(-slow * span) / slow)
+    return -slow * span - np.log(1.0 - failed * restart)
+
+
+def draw_segments(rng: np.random.Generator, hours: Array, rate: Array, loss: Loss) -> Array:
+    """Hours of runs of hours/every segments, failure by failure."""
+    span = loss.every + loss.stall
+    segments = hours / loss.every
+    took = segments * span
+    failures = _failures_before(rng, segments, rate, span)
+    took += _sums(_failing_times(rng, np.repeat(rate, failures), span), failures)
+    took += failures * loss.restart
+    if loss.restart > 0:
+        again = _failures_before(rng, failures.astype(float), rate, loss.restart)
+        took += _sums(_failing_times(rng, np.repeat(rate, again), loss.restart), again)
+    return took
+
+
+def _failures_before(
+    rng: np.random.Generator, successes: Array, rate: Array, span: float
+) -> NDArray[np.int64]:
+    """Failures before so many spans pass without one: a Poisson count of a Gamma rate (negative binomial)."""
+    odds = np.expm1(rate * span)
+    return rng.poisson(rng.gamma(np.maximum(successes, 1e-12)) * odds * (successes > 0))
+
+
+def _failing_times(rng: np.random.Generator, rate: Array, span: float) -> Array:
+    """When within `span` a failure came, given that it did."""
+    within = -np.expm1(-rate * span)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(rate * span < 1e-9, rng.random(len(rate)) * span, -np.log1p(-rng.random(len(rate)) * within) / rate)
+
+
+Drawn = Callable[[np.random.Generator, int], Array]
