@@ -1,8 +1,8 @@
 """How a gang of nodes comes together, how long that takes, and what is paid while it waits.
 
-All or nothing: every attempt asks for all nodes at once. Keep and retry: what came is kept (and paid), the rest
-is asked for again a round later. Trickle and arrivals: nodes come by themselves. Zones: capacity is there
-(`open`) or not (`tight`) for exponential times, and nothing comes while it is tight.
+All or nothing: every attempt asks for all nodes at once. Keep and retry: what came is kept (and paid), the
+rest is asked for again a round later. Trickle and arrivals: nodes come by themselves. Zones: capacity is
+there (`open`) or not (`tight`) for exponential times, and nothing comes while it is tight.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating]
 HOURS = 24.0
 FEWEST_ROUNDS_LEFT = 1e-13
 
@@ -56,9 +56,6 @@ class Linear:
 
     def held_days_per_node(self, nodes: int) -> float:
         return self.days * (nodes - 1) / (2 * nodes)
-
-    def draw_h(self, rng: np.random.Generator, nodes: int, n: int) -> Array:
-        return np.full(n, self.days * HOURS)
 
     def mean_h(self, nodes: int) -> float:
         return self.days * HOURS

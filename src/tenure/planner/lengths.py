@@ -12,16 +12,19 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
-Days = NDArray[np.float64]
+Days = NDArray[np.floating]
 
 
 class Length(Protocol):
     """A distribution of run lengths, in days."""
 
-    mean: float
-    sd: float
+    @property
+    def mean(self) -> float: ...
+
+    @property
+    def sd(self) -> float: ...
 
     def above(self, days: Days) -> Days:
         """P(D > days), strictly."""
@@ -183,8 +186,3 @@ class Atoms:
 
     def draw(self, rng: np.random.Generator, n: int) -> Days:
         return rng.choice(self.days, n, p=self.chances)
-
-
-def truncated_normal(mean: float, sd: float, sds: float = 6.0) -> stats.rv_continuous:
-    """A normal variable cut at so many sd on both sides."""
-    return stats.truncnorm(-sds, sds, loc=mean, scale=sd)

@@ -1,8 +1,8 @@
 """From tokens, nodes and failures to a distribution of run lengths; two engines that must agree.
 
 Work is c(t) hours of computing at t tokens per second per GPU. Failures come at a rate λ of the whole gang
-and each costs hours. `first-order`: failures strike computing alone. `compounding`: they strike lost time too,
-so that every failure brings λL more, and a run with λL >= 1 never ends.
+and each costs hours. `first-order`: failures strike computing alone. `compounding`: they strike lost time
+too, so that every failure brings λL more, and a run with λL >= 1 never ends.
 
 Given speed and rate, the length has a characteristic function in closed form; speed and rate are integrated
 by Gauss's rules; `series.py` turns the result back. `draw` plays the same runs by chance.
@@ -24,8 +24,8 @@ from scipy import special
 from tenure.planner.lengths import Atoms, Length
 from tenure.planner.series import series_of
 
-Array = NDArray[np.float64]
-Complex = NDArray[np.complex128]
+Array = NDArray[np.floating]
+Complex = NDArray[np.complexfloating]
 HOURS = 24.0
 LEAST_WEIGHT = 1e-12  #: of a speed and rate that decide how far the series reaches
 SPEEDS, RATES = 96, 24  #: points of the rules of integration
@@ -238,7 +238,9 @@ class RunModel:
     def _steps(self, given: Given) -> Atoms:
         """With one speed and one cost of a failure, lengths are steps: so many failures, so many hours."""
         days, chances = [], []
-        for hours, rate, weight in zip(given.hours.tolist(), given.rate.tolist(), given.weight.tolist(), strict=True):
+        for hours, rate, weight in zip(
+            given.hours.tolist(), given.rate.tolist(), given.weight.tolist(), strict=True
+        ):
             lost = self.loss.fixed or 0.0
             bred = rate * lost if self.model == COMPOUNDING else 0.0
             mean = rate * hours / (1 - bred)
@@ -370,7 +372,11 @@ def _failing_times(rng: np.random.Generator, rate: Array, span: float) -> Array:
     """When within `span` a failure came, given that it did."""
     within = -np.expm1(-rate * span)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(rate * span < 1e-9, rng.random(len(rate)) * span, -np.log1p(-rng.random(len(rate)) * within) / rate)
+        return np.where(
+            rate * span < 1e-9,
+            rng.random(len(rate)) * span,
+            -np.log1p(-rng.random(len(rate)) * within) / rate,
+        )
 
 
 Drawn = Callable[[np.random.Generator, int], Array]

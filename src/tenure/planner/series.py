@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Days = NDArray[np.float64]
+Days = NDArray[np.floating]
 LEAST_TERMS, MOST_TERMS = 64, 1 << 14
 SMALL = 1e-11  #: a weight below this adds nothing that is shown
 
@@ -25,7 +25,7 @@ class Series:
 
     low: float
     high: float
-    weights: NDArray[np.float64]
+    weights: Days
     mean: float
     sd: float
     drawn: Callable[[np.random.Generator, int], Days]
@@ -34,7 +34,7 @@ class Series:
     def span(self) -> float:
         return self.high - self.low
 
-    def _turns(self) -> NDArray[np.float64]:
+    def _turns(self) -> Days:
         return np.arange(len(self.weights)) * (np.pi / self.span)
 
     def above(self, days: Days) -> Days:
@@ -79,7 +79,7 @@ class Series:
 
 
 def series_of(
-    transform: Callable[[NDArray[np.float64]], NDArray[np.complex128]],
+    transform: Callable[[Days], NDArray[np.complexfloating]],
     low: float,
     high: float,
     moments: tuple[float, float],

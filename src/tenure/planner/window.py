@@ -1,10 +1,10 @@
 """Which window to reserve: the one of least expected cost, among what is for sale.
 
-A window of `days` is paid whole. Of it `net` days are usable (start-up, the provider's own termination and the
-final save are not). A run that is not done by then moves (a lump sum) and goes on at the price of an overrun
-day; unused days bring back their salvage. With a price a day this is the newsvendor's problem: the best length
-is the one run past with chance (b - s)/(v - s), except that a lump sum makes the cost no longer convex, so ends
-are checked too.
+A window of `days` is paid whole. Of it `net` days are usable (start-up, the provider's own termination and
+the final save are not). A run that is not done by then moves (a lump sum) and goes on at the price of an
+overrun day; unused days bring back their salvage. With a price a day this is the newsvendor's problem: the
+best length is the one run past with chance (b - s)/(v - s), except that a lump sum makes the cost no longer
+convex, so ends are checked too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tenure.planner.lengths import Length
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating]
 GRID = 400  #: lengths tried before the best one is closed in on
 
 
@@ -34,7 +34,7 @@ class Overrun:
 
     @classmethod
     def mixture(cls, *, move: float, on_demand_day: float, stall_day: float, p_fallback: float) -> Overrun:
-        """With chance p the run moves to on-demand nodes; else people and milestones wait, at a price a day."""
+        """With chance p the run moves to on-demand nodes; else people wait, at a price a day."""
         return cls(p_fallback * on_demand_day + (1.0 - p_fallback) * stall_day, p_fallback * move)
 
 
@@ -50,7 +50,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Offer:
-    """A window that can be bought: its real length and its whole fee (None: length times the reserved day)."""
+    """A window that can be bought: its real length, its whole fee (None: length times the reserved day)."""
 
     days: float
     fee: float | None = None
