@@ -10,12 +10,15 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tenure.daemon.messages import Courier, Mailer, Message, Note, message_of, post, ways_to
+from tenure.daemon.messages import Courier, Mailer, Message, message_of, post, ways_to
 from tenure.daemon.notes import Owner, notes_of
+from tenure.ledger.ledger import open_ledger
+from tenure.ledger.records import Note, TurnRow
 from tenure.settings.errors import BadInput, checked
 from tenure.settings.live_file import SUBJECTS, SUBJECTS_BY_DEFAULT, MessagesFile
 
@@ -124,15 +127,15 @@ class Drawer:
 
     def put(self, user: str, text: str, at: float = 1000.0, kind: str = "failed") -> None:
         number = len(self.notes) + sum(len(numbers) for numbers, _, _ in self.closed) + 1
-        self.notes[number] = Note(number, at, user, {"job": "7", "kind": kind, "text": text})
+        self.notes[number] = Note(number, 0, at, user, {"job": "7", "kind": kind, "text": text}, "open")
 
-    def open_notes(self, limit: int) -> list[Note]:
+    def outbox(self, limit: int) -> list[Note]:
         return list(self.notes.values())[:limit]
 
-    def close_notes(self, numbers: Sequence[int], state: str, detail: str) -> None:
-        for number in numbers:
+    def settle_notes(self, settled: Sequence[tuple[int, str, str]]) -> None:
+        for number, _, _ in settled:
             del self.notes[number]
-        self.closed.append((tuple(numbers), state, detail))
+        self.closed.append((tuple(row[0] for row in settled), *settled[0][1:]))
 
 
 class Web(ThreadingHTTPServer):
@@ -269,7 +272,7 @@ def test_what_comes_within_a_period_leaves_as_one_message(web: Web) -> None:
 
 
 def test_a_flood_is_one_message_of_bounded_length() -> None:
-    notes = [Note(n, 0.0, "ann", {"text": f"line {n}"}) for n in range(500)]
+    notes = [Note(n, 0, 0.0, "ann", {"text": f"line {n}"}, "open") for n in range(500)]
     message = message_of("lab", "ann", notes)
     assert message.text.count("\n") == 40
     assert message.text.endswith("and 460 more: `tenure queue` and `tenure show JOB` have all.")
@@ -363,7 +366,11 @@ def test_a_jobs_name_cannot_call_a_whole_channel(web: Web) -> None:
 
 
 def test_no_name_can_add_a_header_to_a_mail(mail: Post) -> None:
-    notes = [Note(1, 0.0, "ann", {"job": "7\nBcc: all@lab.example", "kind": "failed", "text": "x\n.\ny"})]
+    notes = [
+        Note(
+            1, 0, 0.0, "ann", {"job": "7\nBcc: all@lab.example", "kind": "failed", "text": "x\n.\ny"}, "open"
+        )
+    ]
     mailer = Mailer(settings(mail=mail_to(mail)).mail)
     mailer(message_of("lab", "ann", notes), "ann@lab.example")
     letter = email.message_from_bytes(mail.letters[0][1], policy=email.policy.default)
@@ -399,3 +406,26 @@ def test_settings_that_cannot_be_are_refused_at_the_door(raw: dict[str, Any], wo
     with pytest.raises(BadInput) as refused:
         checked(MessagesFile, raw, file="lab.yaml", at=("live", "messages"))
     assert words in str(refused.value)
+
+
+def turn_with(*notes: dict[str, Any]) -> TurnRow:
+    return TurnRow(1, 0, 1000.0, [], {}, "d", "c", None, [], [], [], [], [], notes=notes)
+
+
+def test_what_a_turn_wrote_down_leaves_after_a_restart_and_only_once(web: Web, tmp_path: Path) -> None:
+    web.status = 503
+    clock = Chosen()
+    for restart in range(3):
+        ledger = open_ledger(tmp_path / "record.db")
+        if restart == 0:
+            ledger.begin("lab", 1000.0)
+            lease = ledger.lead("here", 1000.0, 60.0)
+            assert lease is not None
+            ledger.record(
+                turn_with({"user": "ann", "job": "7", "kind": "failed", "text": "one", "t": 0}), lease
+            )
+        Courier("lab", settings(webhook=web.address), ledger, clock).round()
+        ledger.close()
+        web.status = 200
+    assert [posted["text"] for posted in web.posted] == ["ann: one", "ann: one"]  # refused, then taken
+    assert len({posted["id"] for posted in web.posted}) == 1

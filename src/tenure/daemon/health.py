@@ -104,6 +104,13 @@ def asked_state(state: str, verb: str, *, checked: bool) -> str:
     return "up" if new == "testing" and not checked else new
 
 
+def needs_person(old: str, new: str, by: str) -> bool:
+    """Whether this step is a repair that a person is needed for, counted once each time one is."""
+    waits_for_one = new == "repairing" and old != "repairing"
+    revived = old == "down" and new in ("up", "testing") and by not in (CHECKS, PROGRAM, "")
+    return waits_for_one or revived
+
+
 def findings(
     nodes: Iterable[NodeNow],
     tallies: Mapping[str, Tally],

@@ -19,8 +19,9 @@ from email.utils import formatdate
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from tenure.ledger.records import Note
 from tenure.settings.live_file import MailFile, MessagesFile, PersonFile, mail_address
 
 MOST_LINES = 40  #: of notes written out in one message
@@ -34,24 +35,15 @@ class Clock(Protocol):
     def now(self) -> float: ...
 
 
-class Note(NamedTuple):
-    """A note that has not left, as the record keeps it."""
-
-    number: int
-    at: float
-    user: str
-    body: Mapping[str, Any]  #: {job, kind, text, …}
-
-
 class Outbox(Protocol):
-    """Where notes are kept."""
+    """Where notes are kept: a ledger."""
 
-    def open_notes(self, limit: int) -> Sequence[Note]:
+    def outbox(self, limit: int) -> Sequence[Note]:
         """Those that have not left, oldest first."""
         ...
 
-    def close_notes(self, numbers: Sequence[int], state: str, detail: str) -> None:
-        """They are `sent`, or `failed` for good."""
+    def settle_notes(self, settled: Sequence[tuple[int, str, str]]) -> None:
+        """(number, `sent` or `failed` for good, detail)."""
         ...
 
 
@@ -168,7 +160,7 @@ class Courier:
         """Deliver what is due now."""
         now = self._clock.now()
         by_person: dict[str, list[Note]] = {}
-        notes = self._outbox.open_notes(MOST_AT_ONCE)
+        notes = self._outbox.outbox(MOST_AT_ONCE)
         self._told = self._told._replace(waiting=len(notes))
         for note in notes:
             by_person.setdefault(note.user, []).append(note)
@@ -198,7 +190,7 @@ class Courier:
                 self._held[user] = message, done
 
     def _close(self, numbers: Sequence[int], state: str, detail: str) -> None:
-        self._outbox.close_notes(numbers, state, detail)
+        self._outbox.settle_notes([(number, state, detail) for number in numbers])
         count = len(numbers)
         told = self._told
         self._told = told._replace(
