@@ -222,7 +222,7 @@ def new_board(
     rows = n_clusters * n_accounts
     most = int(nodes["gpus"].max(initial=1))
     total = int(nodes["gpus"].sum())
-    n_entries = int(_bit_count(jobs["clusters"]).sum())
+    n_entries = int((jobs["first_entry"] + _bit_count(jobs["clusters"])).max(initial=0))
     n_racks = int(nodes["rack"].max(initial=0)) + 1
     if out_rows is None:
         out_rows = max(1 << 15, 16 * total + 4 * n_nodes)
@@ -230,7 +230,7 @@ def new_board(
     stays["account"], stays["gpus"] = jobs["account"], jobs["gpus"]
     stays["budgeted"] = jobs["min_runtime_s"] > 0
     entries = empty(n_entries, ENTRY, next=NONE, prev=NONE, queue=NONE)
-    entries["job"] = np.repeat(np.arange(n_jobs, dtype=np.int64), _bit_count(jobs["clusters"]))
+    entries["job"] = np.searchsorted(jobs["first_entry"], np.arange(n_entries), side="right") - 1
     posts = empty(n_nodes, POST, plan_s=NEVER_S, plan=NONE, next_of_gang=NONE)
     posts["next_of_plan"] = posts["next_of_claim"] = NONE
     posts["free"] = nodes["gpus"]

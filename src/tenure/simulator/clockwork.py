@@ -11,20 +11,14 @@ import numpy as np
 
 from tenure.core.decide import decide_into
 from tenure.core.kernel import entry, kernel
-from tenure.core.lifecycle import (
-    end_attempt,
-    give_up_claim,
-    set_node_state,
-    settle_sick,
-    stop,
-    unprotect,
-)
-from tenure.core.order import entitle
-from tenure.core.say import say
+from tenure.core.lifecycle import set_node_state, unprotect
+from tenure.core.outside import arrive as submit_now
+from tenure.core.outside import cancel, hold_or_release, kept_s, say_abrupt, set_share
+from tenure.core.outside import end_stay as end_here
 from tenure.core.tables import B1, I8, table_type
 from tenure.core.usage import let_fall
-from tenure.core.waiting import leave_waiting, submit, wait
-from tenure.core.words import NEVER_S, NONE, Cause, End, Happened, NodeState, Phase, Rule
+from tenure.core.waiting import wait
+from tenure.core.words import NEVER_S, NONE, Cause, End, Happened, NodeState, Phase
 from tenure.simulator.rivals.backfill import backfill_turn
 from tenure.simulator.rivals.fifo import fifo_turn
 from tenure.simulator.rivals.priority import priority_turn
@@ -38,29 +32,17 @@ ENDS, GRACE_OVER, PROTECTION_OVER, RESTED, WAKE, PROMISE = range(6)
 #: Why `run` came back.
 DONE, MAKE_ROOM, PAUSE = 0, 1, 2
 
-WAITING, RESTING, HELD = int(Phase.WAITING), int(Phase.RESTING), int(Phase.HELD)
-RUNNING, STOPPING, CLAIMING, ENDED = (
+RESTING, RUNNING, STOPPING, ENDED = (
+    int(Phase.RESTING),
     int(Phase.RUNNING),
     int(Phase.STOPPING),
-    int(Phase.CLAIMING),
     int(Phase.ENDED),
 )
 FINISHED, FAILED, PREEMPTED = int(End.FINISHED), int(End.FAILED), int(End.PREEMPTED)
 NODE_FAILED, CANCELLED, TIMED_OUT = int(End.NODE_FAILED), int(End.CANCELLED), int(End.TIMED_OUT)
-BY_CANCEL, BY_TIME, BY_NODE = int(Cause.CANCELLED), int(Cause.TIMED_OUT), int(Cause.NODE_DOWN)
-R_OWNER, R_LIMIT, R_DEAD = int(Rule.OWNER), int(Rule.RUNTIME_LIMIT), int(Rule.DEAD_NODE)
-SAY_SUBMITTED, SAY_STARTED, SAY_STOPPING = (
-    int(Happened.SUBMITTED),
-    int(Happened.STARTED),
-    int(Happened.STOPPING),
-)
-SAY_PLANNED, SAY_REQUEUED, SAY_CANCELLED = (
-    int(Happened.PLANNED),
-    int(Happened.REQUEUED),
-    int(Happened.CANCELLED),
-)
-SAY_HELD, SAY_RELEASED, SAY_SHARE = int(Happened.HELD), int(Happened.RELEASED), int(Happened.SHARE)
-SAY_STOPPED = int(Happened.STOPPED)
+BY_CANCEL = int(Cause.CANCELLED)
+SAY_STARTED, SAY_STOPPING = int(Happened.STARTED), int(Happened.STOPPING)
+SAY_PLANNED, SAY_REQUEUED = int(Happened.PLANNED), int(Happened.REQUEUED)
 DOWN = int(NodeState.DOWN)
 PHASE, NODE, SHARE, CANCEL, HOLD, RELEASE = (
     What.PHASE,
@@ -143,36 +125,13 @@ def _drop_first(clock, alarms):
 
 
 @kernel
-def _worked_s(lab, board, job, now_s):
-    """Useful work of the present stay so far."""
-    ran_s = now_s - board.stays.started_s[job]
-    return max(0, ran_s - (lab.jobs.restart_s[job] if board.stays.attempt[job] > 1 else 0))
-
-
-@kernel
 def end_stay(lab, board, policy, world, job, end, now_s):
-    """An attempt ends: what it saved is kept, what it lost is counted, its loop may submit again."""
-    jobs, stays = lab.jobs, board.stays
-    lost_s = 0
-    if end == PREEMPTED or end == NODE_FAILED:
-        ran_s = now_s - stays.started_s[job]
-        if not jobs.resumable[job]:
-            lost_s = ran_s
-        else:
-            worked_s = _worked_s(lab, board, job, now_s)
-            every_s = jobs.save_every_s[job]
-            kept_s = worked_s // every_s * every_s if every_s > 0 else 0
-            if end == PREEMPTED and jobs.saves_when_asked[job]:
-                kept_s = worked_s
-                lost_s = jobs.restart_s[job]
-            else:
-                lost_s = (worked_s - kept_s if worked_s > 0 else ran_s) + jobs.restart_s[job]
-            world.work.done_s[job] += kept_s
-    end_attempt(lab, board, policy, job, end, lost_s * stays.gpus[job], now_s)
+    """An attempt ends: what it saved is kept for the next one, its loop may submit again."""
+    world.work.done_s[job] += kept_s(lab, board, job, end, NONE, now_s)
+    end_here(lab, board, policy, job, end, NONE, now_s)
     world.clock.n_running[0] -= 1
-    if stays.phase[job] == ENDED:
+    if board.stays.phase[job] == ENDED:
         leave_loop(board, world, job)
-    settle_sick(lab, board, policy, stays.cluster[job], now_s)
 
 
 @kernel
@@ -196,8 +155,7 @@ def _stir(world, loop):
 @kernel
 def arrive(lab, board, policy, world, job, now_s):
     """A job is submitted."""
-    say(board, SAY_SUBMITTED, job, now_s)
-    submit(lab, board, policy, job, now_s)
+    submit_now(lab, board, policy, job, now_s)
     world.clock.n_left[0] += 1
 
 
@@ -228,11 +186,7 @@ def serve_loops(lab, board, policy, world, now_s):
 @kernel
 def _abrupt(lab, board, policy, world, job, end, now_s):
     """Stopped and ended at one instant, without grace: its node died, or its own limit is reached."""
-    if board.stays.phase[job] == RUNNING:
-        row = say(board, SAY_STOPPING, job, now_s)
-        board.out.code[row] = BY_NODE if end == NODE_FAILED else BY_TIME
-        board.out.rule[row] = R_DEAD if end == NODE_FAILED else R_LIMIT
-        board.out.x[row] = now_s
+    say_abrupt(board, job, end, now_s)
     end_stay(lab, board, policy, world, job, end, now_s)
 
 
@@ -241,40 +195,6 @@ def _fail_node(lab, board, policy, world, node, now_s):
     """S20: a dead node ends its attempts at once, on all their nodes; nobody else is touched."""
     while board.posts.n_jobs[node] > 0:
         _abrupt(lab, board, policy, world, board.on_node[node, 0], NODE_FAILED, now_s)
-
-
-@kernel
-def _cancel(lab, board, policy, world, job, note, now_s):
-    """Its owner takes a job back, wherever it is."""
-    phase = board.stays.phase[job]
-    if phase == RUNNING:
-        stop(lab, board, policy, job, BY_CANCEL, NONE, R_OWNER, now_s)
-    elif phase == STOPPING:
-        board.stays.cause[job] = BY_CANCEL
-    elif phase == WAITING or phase == RESTING or phase == HELD or phase == CLAIMING:
-        if phase == CLAIMING:
-            give_up_claim(lab, board, job, ENDED, now_s)
-        else:
-            leave_waiting(lab, board, job, ENDED, now_s)
-        row = say(board, SAY_CANCELLED, job, now_s)
-        board.out.y[row] = note
-        leave_loop(board, world, job)
-
-
-@kernel
-def _hold_or_release(lab, board, job, hold, note, now_s):
-    """A person says: do not consider this waiting job; or: do again. What runs is not touched."""
-    phase = board.stays.phase[job]
-    if hold and (phase == WAITING or phase == RESTING or phase == CLAIMING):
-        if phase == CLAIMING:
-            give_up_claim(lab, board, job, WAITING, now_s)
-        leave_waiting(lab, board, job, HELD, now_s)
-        row = say(board, SAY_HELD, job, now_s)
-        board.out.y[row] = note
-    elif not hold and phase == HELD:
-        row = say(board, SAY_RELEASED, job, now_s)
-        board.out.y[row] = note
-        wait(lab, board, job, now_s)
 
 
 @kernel
@@ -290,17 +210,12 @@ def happen(lab, board, policy, world, row, now_s):
         if value == DOWN:
             _fail_node(lab, board, policy, world, subject, now_s)
     elif what == SHARE:
-        cluster = world.happenings.cluster[row]
-        for c in range(len(lab.clusters)):
-            if cluster == NONE or cluster == c:
-                board.shares[c, subject] = value
-                entitle(lab, board, policy, c, now_s)
-        out = say(board, SAY_SHARE, NONE, now_s)
-        board.out.y[out] = note
+        set_share(lab, board, policy, subject, world.happenings.cluster[row], value, note, now_s)
     elif what == CANCEL:
-        _cancel(lab, board, policy, world, subject, note, now_s)
+        if cancel(lab, board, policy, subject, note, now_s):
+            leave_loop(board, world, subject)
     else:
-        _hold_or_release(lab, board, subject, what == HOLD, note, now_s)
+        hold_or_release(lab, board, subject, what == HOLD, note, now_s)
 
 
 @kernel
