@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
@@ -26,37 +27,45 @@ def with_number(line: str, n: int) -> str:
     return f'{{"n":{n},{line[1:]}'
 
 
+class Stretch(NamedTuple):
+    """`since_t` ≤ t < `until_t`, and numbers after `after_number`."""
+
+    since_t: int | None = None
+    until_t: int | None = None
+    after_number: int = 0
+
+
 def events(
-    db: Database,
-    *,
-    job: str | None = None,
-    since_t: int | None = None,
-    until_t: int | None = None,
-    after_number: int = 0,
-    limit: int = 1000,
-    newest: bool = False,
+    db: Database, stretch: Stretch, *, job: str | None = None, limit: int = 1000, newest: bool = False
 ) -> list[str]:
     """Lines with their number `n`, oldest first: the first `limit`, or with `newest` the last `limit`.
 
-    `since_t` ≤ t < `until_t`. Numbers only grow, but some may be missing: they are a place to go on from.
+    Numbers only grow, but some may be missing: they are a place to go on from.
     """
-    wanted = select(ROW.n, ROW.line).where(ROW.n > after_number)
-    if job is not None:
-        wanted = wanted.where(ROW.job == job)
-    # time never runs backwards in a record: an instant is a place in the order of the numbers
-    for t, is_start in ((since_t, True), (until_t, False)):
-        if t is not None:
-            place = select(ROW.n).where(ROW.t >= t).order_by(ROW.t, ROW.n).limit(1).scalar_subquery()
-            with db.reading() as connection:
-                first = connection.execute(select(place)).scalar()
-            if first is None and is_start:
-                return []
-            if first is not None:
-                wanted = wanted.where(ROW.n >= first if is_start else ROW.n < first)
-    wanted = wanted.order_by(ROW.n.desc() if newest else ROW.n).limit(limit)
     with db.reading() as connection:
+        # time never runs backwards in a record: an instant is a place in the order of the numbers
+        first = _number_at(connection, stretch.since_t)
+        end = _number_at(connection, stretch.until_t)
+        wanted = select(ROW.n, ROW.line).where(ROW.n > stretch.after_number)
+        if job is not None:
+            wanted = wanted.where(ROW.job == job)
+        if stretch.since_t is not None:
+            if first is None:
+                return []
+            wanted = wanted.where(ROW.n >= first)
+        if end is not None:
+            wanted = wanted.where(ROW.n < end)
+        wanted = wanted.order_by(ROW.n.desc() if newest else ROW.n).limit(limit)
         found = [with_number(line, n) for n, line in connection.execute(wanted)]
     return found[::-1] if newest else found
+
+
+def _number_at(connection: Connection, t: int | None) -> int | None:
+    """Number of the first event at `t` or later; None where there is none, or no `t`."""
+    if t is None:
+        return None
+    wanted = select(ROW.n).where(ROW.t >= t).order_by(ROW.t, ROW.n).limit(1)
+    return connection.execute(wanted).scalar()
 
 
 def story_lines(db: Database, since_t: int | None = None, until_t: int | None = None) -> Iterator[str]:

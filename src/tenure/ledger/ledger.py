@@ -6,7 +6,19 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tenure.ledger import events, leadership, meta, nodes, orders, outbox, queries, recovery, tokens, turns
+from tenure.ledger import (
+    compaction,
+    events,
+    leadership,
+    meta,
+    nodes,
+    orders,
+    outbox,
+    queries,
+    recovery,
+    tokens,
+    turns,
+)
 from tenure.ledger.database import Database
 from tenure.ledger.inbox import Inbox
 from tenure.ledger.opening import open_database
@@ -37,7 +49,10 @@ def open_ledger(url_or_path: str | os.PathLike[str], *, create: bool = True) -> 
 
 
 class Ledger:
-    """One record. Safe to use from many threads; every call may raise LedgerUnavailable."""
+    """One record. Safe to use from many threads; every call may raise LedgerUnavailable.
+
+    What a method does, expects and raises is said at the function of the same name in its file.
+    """
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -113,20 +128,43 @@ class Ledger:
     def turn(self, number: int) -> RecordedTurn | None:
         return recovery.turn(self._db, number)
 
+    def compact(self, before_t: int) -> compaction.Compacted:
+        return compaction.compact(self._db, before_t)
+
     # --- questions of the doors ---------------------------------------------------------------------
     def job(self, id_: str) -> JobRow | None:
         return queries.job(self._db, id_)
 
-    def jobs(self, **wanted: Any) -> list[JobRow]:
-        """See `queries.jobs` for what may be asked."""
-        return queries.jobs(self._db, **wanted)
+    def jobs(
+        self,
+        *,
+        phase: str | Sequence[str] | None = None,
+        account: str | None = None,
+        user: str | None = None,
+        array: str | None = None,
+        since_t: int | None = None,
+        limit: int = 1000,
+        offset: int = 0,
+        newest: bool = False,
+    ) -> list[JobRow]:
+        wanted = queries.Wanted(phase, account, user, array, since_t)
+        return queries.jobs(self._db, wanted, limit=limit, offset=offset, newest=newest)
 
     def attempts(self, job: str) -> list[AttemptRow]:
         return queries.attempts(self._db, job)
 
-    def events(self, **wanted: Any) -> list[str]:
-        """See `events.events` for what may be asked."""
-        return events.events(self._db, **wanted)
+    def events(
+        self,
+        *,
+        job: str | None = None,
+        since_t: int | None = None,
+        until_t: int | None = None,
+        after_number: int = 0,
+        limit: int = 1000,
+        newest: bool = False,
+    ) -> list[str]:
+        stretch = events.Stretch(since_t, until_t, after_number)
+        return events.events(self._db, stretch, job=job, limit=limit, newest=newest)
 
     def story_lines(self, since_t: int | None = None, until_t: int | None = None) -> Iterator[str]:
         return events.story_lines(self._db, since_t, until_t)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import or_, select
+from sqlalchemy import literal_column, or_, select
 
 from tenure.ledger.database import Database
 from tenure.ledger.records import AttemptRow, JobRow
@@ -21,35 +21,34 @@ def job(db: Database, id_: str) -> JobRow | None:
     return None if row is None else _job(row)
 
 
-def jobs(
-    db: Database,
-    *,
-    phase: str | Sequence[str] | None = None,
-    account: str | None = None,
-    user: str | None = None,
-    array: str | None = None,
-    since_t: int | None = None,
-    limit: int = 1000,
-    offset: int = 0,
-    newest: bool = False,
-) -> list[JobRow]:
-    """Jobs in the order in which they came (with `newest` the last ones first) that match all that is given.
+class Wanted(NamedTuple):
+    """Which jobs: those that match all that is given."""
 
-    `account`: of it and of all below. `since_t`: those that had not ended before.
-    """
+    phase: str | Sequence[str] | None = None  #: one, or any of several
+    account: str | None = None  #: it and all below it
+    user: str | None = None
+    array: str | None = None
+    since_t: int | None = None  #: had not ended before
+
+
+def jobs(
+    db: Database, which: Wanted, *, limit: int = 1000, offset: int = 0, newest: bool = False
+) -> list[JobRow]:
+    """Jobs in the order in which they came, or with `newest` the last ones first."""
     wanted = select(JOBS)
-    if phase is not None:
-        phases = [phase] if isinstance(phase, str) else list(phase)
+    if which.phase is not None:
+        phases = [which.phase] if isinstance(which.phase, str) else list(which.phase)
         wanted = wanted.where(ROW.phase == phases[0] if len(phases) == 1 else ROW.phase.in_(phases))
-    if account:
-        below = (ROW.account > account + "/") & (ROW.account < account + "0")  # "0" comes after "/"
-        wanted = wanted.where(or_(ROW.account == account, below))
-    if user is not None:
-        wanted = wanted.where(ROW.user == user)
-    if array:
-        wanted = wanted.where(ROW.array == array, ROW.array != "")
-    if since_t is not None:
-        wanted = wanted.where(or_(ROW.ended_t.is_(None), ROW.ended_t >= since_t))
+    if which.account:
+        # "0" comes right after "/"
+        below = (ROW.account > which.account + "/") & (ROW.account < which.account + "0")
+        wanted = wanted.where(or_(ROW.account == which.account, below))
+    if which.user is not None:
+        wanted = wanted.where(ROW.user == which.user)
+    if which.array:
+        wanted = wanted.where(ROW.array == which.array, ROW.array != literal_column("''"))
+    if which.since_t is not None:
+        wanted = wanted.where(or_(ROW.ended_t.is_(None), ROW.ended_t >= which.since_t))
     wanted = wanted.order_by(ROW.seq.desc() if newest else ROW.seq).limit(limit).offset(offset)
     with db.reading() as connection:
         return [_job(row) for row in connection.execute(wanted)]
