@@ -132,7 +132,7 @@ def _written(db: Database, lines: Sequence[Line]) -> list[int]:
         return []
     with db.writing() as connection:
         # the counter is locked first: whoever asks with the same key at the same time waits here
-        number = count_on(connection, "commands", len(lines))
+        number = count_on(connection, "commands", 0)
         known = _known(connection, [(line["by"], line["key"]) for line in lines if line["key"]])
         numbers, new = [], []
         for line in lines:
@@ -145,6 +145,7 @@ def _written(db: Database, lines: Sequence[Line]) -> list[int]:
             new.append({"number": number, **line})
             known[who] = number
         db.insert(connection, COMMANDS, new)
+        count_on(connection, "commands", len(new))
     return numbers
 
 
