@@ -174,8 +174,15 @@ def test_a_gang_that_fails_faster_than_it_recovers_never_ends(nodes):
 
 @pytest.mark.parametrize(
     ("stall", "every", "days"),
-    [(0.06, 1, 19.754), (0.06, 2, 19.454), (0.06, 4, 19.696), (0.01, 0.5, 18.869), (0.01, 1, 18.809), (0.01, 2, 18.969)],
-)  # fmt: skip
+    [
+        (0.06, 1, 19.754),
+        (0.06, 2, 19.454),
+        (0.06, 4, 19.696),
+        (0.01, 0.5, 18.869),
+        (0.01, 1, 18.809),
+        (0.01, 2, 18.969),
+    ],
+)
 def test_the_interval_between_saves_is_a_trade(stall, every, days):
     run = replace(BREEDING, overhead=0.0, loss=Loss(restart=0.5, every=every, stall=stall))
     length = run.length()
@@ -188,9 +195,8 @@ def test_the_interval_between_saves_is_a_trade(stall, every, days):
 
 def test_a_segment_costs_what_an_event_simulation_says():
     for rate, known, tolerance in ((0.026667, 2.1461, 1e-4), (0.3, 3.312, 1e-3)):
-        run = RunModel(
-            2 * 3600.0, 1, 1, Speed(1, 0), Rate(rate * 24), Loss(restart=0.5, every=2, stall=0.06), model="compounding"
-        )  # fmt: skip
+        loss = Loss(restart=0.5, every=2, stall=0.06)
+        run = RunModel(2 * 3600.0, 1, 1, Speed(1, 0), Rate(rate * 24), loss, model="compounding")
         within(run.length().mean * 24, known, tolerance)
 
 
@@ -344,7 +350,7 @@ def test_half_way_through_the_window_is_forecast_again(
         assert choose(choices(rest, 10.0, Overrun(overrun_day), offered)).extension.days == days
 
 
-# --- speed ----------------------------------------------------------------------------------------------------
+# --- speed -----------------------------------------------------------------------------------------------
 
 
 def test_the_exact_engine_needs_few_terms_and_draws_are_of_one_piece():
