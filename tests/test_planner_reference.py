@@ -26,7 +26,8 @@ from tenure.planner.gang import (
 )
 from tenure.planner.lengths import Atoms, Lognormal, Normal, ShiftedExponential, Uniform
 from tenure.planner.run_model import FIRST_ORDER, Loss, NeverEnds, Rate, RunModel, Speed
-from tenure.planner.window import Offer, Overrun, Terms, best, break_even, continuous, judge
+from tenure.planner.terms import Overrun, State, Terms
+from tenure.planner.window import Offer, best, break_even, continuous, judge, spread
 
 DAY = 53_760.0
 PUBLISHED = RunModel(1.2e12, 32, 8, Speed(3000, 150), Rate(0.02), Loss(1.5), overhead=0.03, model=FIRST_ORDER)
@@ -93,7 +94,7 @@ def test_runs_drawn_by_chance_agree_with_the_exact_engine(run):
     ],
 )
 def test_the_published_windows_cost_what_is_known(overrun_day, costs, chosen, at, least):
-    length, terms = PUBLISHED.length(), Terms(DAY, Overrun(overrun_day))
+    length, terms = PUBLISHED.length(), Terms.of(DAY, Overrun(overrun_day))
     rows = judge(length, terms, offers(18, 19, 20, 21, 22, 23))
     for row, known in zip(rows, costs, strict=True):
         if known is not None:
@@ -108,24 +109,24 @@ def test_the_published_windows_cost_what_is_known(overrun_day, costs, chosen, at
 
 def test_what_cannot_be_used_of_a_window_moves_the_best_one():
     length = PUBLISHED.length()
-    half_hour = judge(length, Terms(DAY, Overrun(116_800), 0.5 / 24), offers(19, 20))
+    half_hour = judge(length, Terms.of(DAY, Overrun(116_800), 0.5 / 24), offers(19, 20))
     assert [round(row.cost) for row in half_hour] == [1_097_341, 1_097_291]
     assert best(half_hour).days == 20
-    three = judge(length, Terms(DAY, Overrun(116_800), 3 / 24), offers(19, 20, 21))
+    three = judge(length, Terms.of(DAY, Overrun(116_800), 3 / 24), offers(19, 20, 21))
     np.testing.assert_allclose([row.cost for row in three], [1_105_575, 1_100_860, 1_133_953], atol=2)
     np.testing.assert_allclose([row.p_overrun for row in three], [0.6963, 0.3106, 0.0792], atol=1e-4)
-    late = judge(length, Terms(DAY, Overrun(116_800), 1.0), offers(19, 20, 21))
+    late = judge(length, Terms.of(DAY, Overrun(116_800), 1.0), offers(19, 20, 21))
     np.testing.assert_allclose([row.p_overrun for row in late], [0.9308, 0.6489, 0.2698], atol=1e-4)
     assert abs(late[1].cost - late[2].cost) < 1_000
 
 
 def test_a_lump_sum_is_paid_once_and_not_a_day():
     length = PUBLISHED.length()
-    small = continuous(length, Terms(DAY, Overrun(76_800, 40_000)))
+    small = continuous(length, Terms.of(DAY, Overrun(76_800, 40_000)))
     assert (round(small.days, 2), round(small.cost)) == (19.39, 1_093_875)
     within(small.days, 19.40, 0.01)
     within(small.p_overrun, 0.49, 0.005)
-    terms = Terms(DAY, Overrun(76_800, 155_200))
+    terms = Terms.of(DAY, Overrun(76_800, 155_200))
     large = continuous(length, terms)
     within(large.days, 20.28, 0.005)
     within(large.cost, 1_129_009, 2)
@@ -135,14 +136,14 @@ def test_a_lump_sum_is_paid_once_and_not_a_day():
 def test_a_lump_sum_alone_is_checked_at_both_ends():
     """Without a price for the day after, no window at all is cheapest while the lump sum is small."""
     length = PUBLISHED.length()
-    assert continuous(length, Terms(DAY, Overrun(0.0, 100_000))).days == 0.0
-    assert continuous(length, Terms(DAY, Overrun(0.0, 5e6))).days > 20
+    assert continuous(length, Terms.of(DAY, Overrun(0.0, 100_000))).days == 0.0
+    assert continuous(length, Terms.of(DAY, Overrun(0.0, 5e6))).days > 20
 
 
 def test_salvage_lengthens_the_window():
     length = PUBLISHED.length()
     for overrun_day, at in ((116_800, 19.766), (400_000, 20.804)):
-        terms = Terms(DAY, Overrun(overrun_day), salvage_day=20_000)
+        terms = Terms.of(DAY, Overrun(overrun_day), salvage_day=20_000)
         every = continuous(length, terms)
         within(every.days, at, 1e-3)
         within(every.p_overrun, break_even(terms), 1e-5)
@@ -213,7 +214,7 @@ def test_a_short_pilot_leaves_a_long_tail(rate, shown, windows):
     length = replace(PUBLISHED, rate=rate).length()
     np.testing.assert_allclose(quantiles(length, 0.5, 0.9, 0.95, 0.99), shown, atol=0.01)
     for overrun_day, at in zip((116_800, 400_000), windows, strict=True):
-        within(continuous(length, Terms(DAY, Overrun(overrun_day))).days, at, 0.005)
+        within(continuous(length, Terms.of(DAY, Overrun(overrun_day))).days, at, 0.005)
 
 
 def test_plans_at_the_median_are_overrun_more_often_than_not():
@@ -225,11 +226,55 @@ def test_plans_at_the_median_are_overrun_more_often_than_not():
     within(planned, 18.627, 0.01)
 
 
+@pytest.mark.parametrize(
+    ("p", "days", "cost"), [(0.0, 20.5, 1.1375e6), (0.5, 20.25, 1.1221e6), (0.9, 19.5, 1.0944e6)]
+)
+def test_an_extension_shortens_the_window_as_far_as_it_can_be_had(p, days, cost):
+    terms = Terms(DAY, (State(1.0, Overrun(400_000), p, 1.0, DAY),))
+    row = best(judge(BREEDING.length(), terms, offers(*np.arange(18, 23, 0.25))))
+    assert row.days == days
+    within(row.cost, cost, 100)
+
+
+def test_a_tight_market_takes_extension_and_fallback_at_once():
+    """The same chances apart and jointly: apart they rescue more often, and the window looks too cheap."""
+    easy, tight = Overrun(76_800), Overrun(400_000)
+    jointly = Terms(DAY, (State(0.5, easy, 1.0, 1.0, DAY), State(0.5, tight)))
+    apart = Terms(DAY, (State(0.5, easy, 0.5, 1.0, DAY), State(0.5, tight, 0.5, 1.0, DAY)))
+    length = BREEDING.length()
+    assert (
+        best(judge(length, jointly, offers(19, 20, 21))).cost
+        > best(judge(length, apart, offers(19, 20, 21))).cost
+    )
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        Terms.of(DAY, Overrun(116_800)),
+        Terms.of(DAY, Overrun(76_800, 40_000), 0.2, 10_000),
+        Terms(DAY, (State(0.7, Overrun(116_800), 0.5, 1.0, DAY), State(0.3, Overrun(400_000)))),
+    ],
+)
+def test_the_spread_of_the_cost_is_that_of_drawn_runs(terms):
+    length, offer = PUBLISHED.length(), Offer(20.0)
+    whole = spread(length, terms, offer)
+    costs = whole.draw(np.random.default_rng(5), 200_000)
+    mean = judge(length, terms, [offer])[0].cost
+    within(costs.mean(), mean, 4.5 * costs.std() / np.sqrt(len(costs)))
+    for p in (0.5, 0.9, 0.95):
+        sum_ = whole.quantile(p)
+        assert (costs <= sum_ + 1e-3).mean() > p - 0.004, "enough runs cost no more"
+        assert (costs < sum_ - 1e-3).mean() < p + 0.004, "and not too many cost less"
+    for money in (1_080_000, 1_150_000, 1_200_000):
+        within((costs > money).mean(), whole.above(money), 0.004)
+
+
 # --- other distributions and properties -----------------------------------------------------------------
 
 
 def test_a_normal_length_has_the_textbook_window():
-    every = continuous(Normal(19.4, 1.0), Terms(DAY, Overrun(116_800)))
+    every = continuous(Normal(19.4, 1.0), Terms.of(DAY, Overrun(116_800)))
     within(every.days, 19.499744, 1e-5)
     within(every.cost, 1_089_309.245, 0.01)
 
@@ -264,23 +309,25 @@ def test_the_excess_is_the_area_above_and_draws_agree(length):
 @pytest.mark.parametrize("length", LENGTHS, ids=lambda length: type(length).__name__)
 def test_the_best_window_follows_the_prices(length):
     """Longer for a dearer overrun, shorter for a dearer day; the same where both are scaled; convex."""
-    found = [continuous(length, Terms(DAY, Overrun(v))).days for v in (60_000, 90_000, 150_000, 400_000)]
+    found = [continuous(length, Terms.of(DAY, Overrun(v))).days for v in (60_000, 90_000, 150_000, 400_000)]
     assert found == sorted(found)
-    found = [continuous(length, Terms(b, Overrun(116_800))).days for b in (20_000, 53_760, 90_000)]
+    found = [continuous(length, Terms.of(b, Overrun(116_800))).days for b in (20_000, 53_760, 90_000)]
     assert found == sorted(found, reverse=True)
-    scaled = continuous(length, Terms(DAY * 7, Overrun(116_800 * 7)))
-    within(scaled.days, continuous(length, Terms(DAY, Overrun(116_800))).days, 1e-3)
-    costs = [row.cost for row in judge(length, Terms(DAY, Overrun(116_800)), offers(*np.arange(15, 26, 0.5)))]
+    scaled = continuous(length, Terms.of(DAY * 7, Overrun(116_800 * 7)))
+    within(scaled.days, continuous(length, Terms.of(DAY, Overrun(116_800))).days, 1e-3)
+    costs = [
+        row.cost for row in judge(length, Terms.of(DAY, Overrun(116_800)), offers(*np.arange(15, 26, 0.5)))
+    ]
     assert (np.diff(costs, 2) > -1e-3).all()
 
 
 def test_a_reserved_day_dearer_than_an_overrun_buys_nothing():
-    assert continuous(PUBLISHED.length(), Terms(120_000, Overrun(116_800))).days == 0.0
+    assert continuous(PUBLISHED.length(), Terms.of(120_000, Overrun(116_800))).days == 0.0
 
 
 def test_ties_go_to_the_longer_window():
     sure = Atoms(np.array([10.0]))
-    rows = judge(sure, Terms(100.0, Overrun(100.0)), offers(8, 9, 10))
+    rows = judge(sure, Terms.of(100.0, Overrun(100.0)), offers(8, 9, 10))
     assert {row.cost for row in rows} == {1000.0}
     assert best(rows).days == 10
 

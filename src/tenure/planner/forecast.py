@@ -17,7 +17,7 @@ import numpy as np
 
 from tenure.planner.lengths import Length
 from tenure.planner.run_model import HOURS, Rate, RunModel, Speed
-from tenure.planner.window import Overrun
+from tenure.planner.terms import Overrun
 
 
 @dataclass(frozen=True)

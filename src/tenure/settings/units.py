@@ -48,7 +48,7 @@ def number(value: Any, allowed: str = "a number") -> Decimal:
 def duration_s(value: Any) -> int:
     """Whole seconds. Fractions are rounded to the nearest second; what is above 0 stays above 0."""
     if isinstance(value, str) and not value.strip()[-1:].isdigit():
-        seconds = _sum_of_units(value.strip())
+        seconds = sum_of_units(value.strip())
     else:
         seconds = number(value, DURATION)
     if seconds < 0:
@@ -58,7 +58,7 @@ def duration_s(value: Any) -> int:
     return max(int(seconds.to_integral_value()), 1 if seconds > 0 else 0)
 
 
-def _sum_of_units(text: str) -> Decimal:
+def sum_of_units(text: str) -> Decimal:
     """`90s`, `1.5h`, `2h30m`: each unit once, the larger first."""
     total, smallest = Decimal(0), "w"
     parts = list(_PART.finditer(text)) if len(text) <= 60 else []
