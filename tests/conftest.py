@@ -1,4 +1,4 @@
-"""Scenarios are played once for all tests that ask about them."""
+"""Scenarios are played once for all tests that ask about them; databases are started once a worker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,27 @@ from pathlib import Path
 
 import pytest
 
+from databases import (
+    database_url,
+    postgresql,
+    postgresql_record_url,
+    postgresql_url,
+    record_url,
+    sqlite_record_url,
+    sqlite_url,
+)
 from played import SCENARIOS, Played, play
+
+__all__ = [  # fixtures live where a conftest names them
+    "database_url",
+    "postgresql",
+    "postgresql_record_url",
+    "postgresql_url",
+    "record_url",
+    "sqlite_record_url",
+    "sqlite_url",
+    "told",
+]
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
 """Both databases for tests: a file of SQLite, and a database of a real PostgreSQL started for this worker.
 
-A test module says `pytest_plugins = ["databases"]` and asks for `database_url` (both, one after the other),
-`postgresql_url` or `sqlite_url`: each a new and empty database. `PostgreSQL` starts a server of one's own.
+A test asks for `database_url` (both, one after the other), `postgresql_url` or `sqlite_url`: each a new and
+empty database; or for `record_url`, where the tables may be there already, which is quicker. `PostgreSQL`
+starts a server of one's own.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 NEEDED = ("initdb", "pg_ctl", "postgres")
@@ -48,6 +48,7 @@ class PostgreSQL:
         self._as: list[str] = []
         self.folder = Path(tempfile.mkdtemp(prefix="tenure-pg-"))
         self._made = 0
+        self._template = ""
         if os.geteuid() == 0:
             try:
                 shutil.chown(self.folder, "postgres")
@@ -86,15 +87,27 @@ class PostgreSQL:
     def url(self, database: str) -> str:
         return f"postgresql+psycopg://postgres@/{database}?host={self.folder}"
 
-    def new_database(self) -> str:
-        """URL of a new and empty database."""
+    def new_database(self, template: str = "template0") -> str:
+        """URL of a new database, empty or a copy."""
         self._made += 1
         name = f"record_{self._made}"
-        self.say(f"CREATE DATABASE {name}")
+        self.say(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url(name)
+
+    def new_record(self) -> str:
+        """URL of a new database with the tables of a record."""
+        if not self._template:
+            from tenure.ledger.ledger import open_ledger
+
+            url = self.new_database()
+            open_ledger(url).close()
+            self._template = f"record_{self._made}"
+        return self.new_database(self._template)
 
     def say(self, statement: str) -> None:
         """A statement outside of any transaction, as the server's owner."""
+        import psycopg
+
         with psycopg.connect(host=str(self.folder), user="postgres", autocommit=True) as connection:
             connection.execute(statement)  # type: ignore[call-overload]
 
@@ -117,6 +130,21 @@ def sqlite_url(tmp_path: Path) -> str:
     return str(tmp_path / "record.db")
 
 
+@pytest.fixture
+def postgresql_record_url(postgresql: PostgreSQL) -> str:
+    return postgresql.new_record()
+
+
+@pytest.fixture
+def sqlite_record_url(sqlite_url: str) -> str:
+    return sqlite_url
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest) -> str:
     return request.getfixturevalue(f"{request.param}_url")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def record_url(request: pytest.FixtureRequest) -> str:
+    return request.getfixturevalue(f"{request.param}_record_url")

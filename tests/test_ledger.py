@@ -26,14 +26,12 @@ from tenure.ledger.records import (
 from tenure.ledger.tables import COUNTERS, LEADERSHIP, METADATA
 from turn_rows import attempt_row, bare_turn, event, job_row, order_row, turn_row
 
-pytest_plugins = ["databases"]
-
 TTL_S = 10.0
 
 
 @pytest.fixture
-def ledger(database_url: str) -> Iterator[Ledger]:
-    opened = open_ledger(database_url)
+def ledger(record_url: str) -> Iterator[Ledger]:
+    opened = open_ledger(record_url)
     yield opened
     opened.close()
 
@@ -92,12 +90,12 @@ def test_a_record_keeps_the_start_it_was_given_first(ledger: Ledger) -> None:
         ledger.begin("jupiter", 1000.5)
 
 
-def test_what_is_kept_beside_the_record_is_there_again(ledger: Ledger, database_url: str) -> None:
+def test_what_is_kept_beside_the_record_is_there_again(ledger: Ledger, record_url: str) -> None:
     ledger.set_meta("lab", {"text": "lab: über\n", "digest": "ab"})
     ledger.set_meta("lab", {"text": "lab: ünder\n", "digest": "cd"})
     with pytest.raises(ValueError, match="does not change"):
         ledger.set_meta("identity", {})
-    again = open_ledger(database_url, create=False)
+    again = open_ledger(record_url, create=False)
     assert again.meta("lab") == {"text": "lab: ünder\n", "digest": "cd"}
     again.close()
 
@@ -134,11 +132,11 @@ def test_a_leader_started_anew_under_its_name_shuts_out_what_it_was(ledger: Ledg
     ledger.record(turn_row(1), new)
 
 
-def test_of_many_that_want_to_lead_at_once_one_does(ledger: Ledger, database_url: str) -> None:
+def test_of_many_that_want_to_lead_at_once_one_does(ledger: Ledger, record_url: str) -> None:
     won: list[Lease] = []
 
     def want(number: int) -> None:
-        mine = open_ledger(database_url)
+        mine = open_ledger(record_url)
         start.wait()
         lease = mine.lead(f"server {number}", 50.0, TTL_S)
         if lease is not None:
@@ -188,10 +186,8 @@ def test_a_command_asked_twice_with_one_key_is_asked_once(ledger: Ledger) -> Non
     assert len(ledger.unanswered()) == 3
 
 
-def test_one_key_asked_from_many_threads_and_servers_is_one_command(
-    ledger: Ledger, database_url: str
-) -> None:
-    other = open_ledger(database_url)
+def test_one_key_asked_from_many_threads_and_servers_is_one_command(ledger: Ledger, record_url: str) -> None:
+    other = open_ledger(record_url)
     numbers: list[list[int]] = []
     start = threading.Barrier(8)
 
@@ -254,9 +250,9 @@ def test_an_answer_is_given_in_a_turn_and_ends_the_wait_for_it(ledger: Ledger, l
         ledger.answer(77)
 
 
-def test_an_answer_given_by_another_server_is_found(ledger: Ledger, lease: Lease, database_url: str) -> None:
+def test_an_answer_given_by_another_server_is_found(ledger: Ledger, lease: Lease, record_url: str) -> None:
     (number,) = ledger.ask([asked()])
-    other = open_ledger(database_url)
+    other = open_ledger(record_url)
     late = threading.Timer(0.1, lambda: other.record(bare_turn(1, answers=[Answer(number, True, {})]), lease))
     late.start()
     assert ledger.wait_answer(number, 30.0) == Answer(number, True, {})
@@ -361,12 +357,12 @@ def test_orders_stay_open_until_they_are_settled(ledger: Ledger, lease: Lease) -
 
 
 def test_a_server_that_starts_anew_reads_the_newest_keyframe_and_what_came_after(
-    ledger: Ledger, lease: Lease, database_url: str
+    ledger: Ledger, lease: Lease, record_url: str
 ) -> None:
     for turn in range(1, 229):  # more than one chunk of patches
         ledger.record(bare_turn(turn, keyframe=b"%d" % turn if turn in (3, 20) else None), lease)
     ledger.close()
-    again = open_ledger(database_url, create=False)
+    again = open_ledger(record_url, create=False)
     assert again.last_turn() == 228
     assert again.newest_keyframe() == (20, b"20")
     assert again.keyframe_before(20) == (3, b"3")
