@@ -57,7 +57,8 @@ def url_of(url_or_path: str | os.PathLike[str]) -> URL:
     try:
         url = make_url(given)
     except (exc.ArgumentError, ValueError):
-        raise BadInput("database", "", shown(given), ALLOWED) from None
+        kind = given.partition("://")[0]  # the rest may hold a password
+        raise BadInput("database", "", f"no URL: {shown(kind + '://…')}", ALLOWED) from None
     safe = shown(url.render_as_string(hide_password=True))
     if url.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         if not url.database:
