@@ -208,10 +208,10 @@ def test_a_sick_node_that_recovers_comes_back_without_a_person(sick: Path) -> No
 
 
 def test_busy_nodes_are_left_alone_unless_the_lab_says_always(sick: Path) -> None:
-    for on, state in (("idle", "up"), ("always", "draining")):
+    for when, state in (("idle", "up"), ("always", "draining")):
         fleet = Fleet(NodeNow("n0", "up", attempts=1))
         (sick / "n0").touch()
-        settings = {"command": [str(sick.parent / "check")], "every": "1s", "on": on, "failures": 1}
+        settings = {"command": [str(sick.parent / "check")], "every": "1s", "when": when, "failures": 1}
         watch = HealthWatch(HealthCheckFile.model_validate(settings), fleet.seen, fleet.ask, RealClock())
         try:
             for _ in range(40):

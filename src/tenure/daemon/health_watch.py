@@ -127,7 +127,7 @@ class HealthWatch:
         assert self.check is not None
         assert self._pool is not None
         for place, node in enumerate(nodes):
-            if node.name in self._under_way or not wanted(node, self.check.on):
+            if node.name in self._under_way or not wanted(node, self.check.when):
                 continue
             tally = self._tallies.get(node.name, Tally())
             every = self.check.every
@@ -148,8 +148,8 @@ class HealthWatch:
         return self._due.setdefault(node, self._clock.now() + self.check.every * place / max(1, of))
 
 
-def wanted(node: NodeNow, on: str) -> bool:
+def wanted(node: NodeNow, when: str) -> bool:
     """Whether a node is checked now: one in service (idle, or `always`), and one being tested."""
     if node.state == "testing":
         return True
-    return node.state == "up" and (on == "always" or node.attempts == 0)
+    return node.state == "up" and (when == "always" or node.attempts == 0)

@@ -94,7 +94,7 @@ class HealthCheckFile(Checked):
     command: Command
     every: Annotated[int, BeforeValidator(within(1, 7 * DAY_S))] = 300
     timeout: Annotated[int, BeforeValidator(within(1, 3600))] = 30
-    on: Annotated[str, BeforeValidator(one_of("idle", "always"))] = "idle"
+    when: Annotated[str, BeforeValidator(one_of("idle", "always"))] = "idle"
     failures: Annotated[int, BeforeValidator(whole(1, 100, "a number of failures in a row"))] = 2
     most_drained: Share = 100_000  #: millionths of the fleet that checks may take out of service
     at_once: Annotated[int, BeforeValidator(whole(1, 64, "a number of checks at one time"))] = 4
