@@ -28,7 +28,7 @@ class Pilot(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """`widened`: the sd over the pilots' own relative sd; `scaling`: b, the change of log speed a log node."""
+    """`widened`: the sd over the pilots' own relative sd; `scaling`: b of the file's docstring."""
 
     speed: Speed
     scaling: float

@@ -1,4 +1,4 @@
-"""The answer of `plan window`: a run and its prices in, the window to buy and all that speaks for and against it.
+"""The answer of `plan window`: a run and its prices in, the window to buy and what speaks for and against it.
 
 Everything is computed by the exact engine; draws of the same runs stand beside it as a check.
 """
@@ -71,8 +71,10 @@ def _length(run: RunModel | None) -> Length:
 
 def run_of(file: WindowFile) -> tuple[RunModel, Fitted | None]:
     """The run's model, and the fit of its speed where pilots tell it."""
-    assert file.tokens is not None and file.nodes is not None
-    assert file.failures is not None and file.recovery is not None
+    assert file.tokens is not None
+    assert file.nodes is not None
+    assert file.failures is not None
+    assert file.recovery is not None
     fitted = None
     if file.pilots:
         fitted = fit([Pilot(pilot.nodes, pilot.mean, pilot.sd) for pilot in file.pilots], file.nodes)
