@@ -1,0 +1,245 @@
+"""What do Slurm's lines mean? A pure function from rows to attempts, arrivals, and what is still to do.
+
+Slurm knows one start of a job at a time, the newest; the note in its AdminComment (`note`) says which attempt
+of Tenure's that is. A restart count above the note's means: that attempt is over.
+
+| Slurm's state | note | means |
+| --- | --- | --- |
+| waits | none | an arrival |
+| waits | of this restart count | released, not begun |
+| waits | of an earlier count | that attempt is over; an arrival again |
+| lives | of this count | runs |
+| lives | none, or earlier | started behind our back, as the attempt after the noted one |
+| over | any | ended; to be queued again where we told it to leave for that |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from tenure.engines.protocol import SeenArrival, SeenAttempt, SeenNode
+from tenure.engines.slurm.asked import Asked, asked
+from tenure.engines.slurm.note import Note
+from tenure.engines.slurm.rows import LIVES, OVER, WAITS, Job, Node, gpus_of
+from tenure.engines.slurm.settings import SlurmSettings
+
+DEAD = frozenset(
+    ("down", "fail", "powered_down", "powering_down", "power_down", "future", "unknown", "inval")
+)
+DRAINS = frozenset(("drain", "drained", "draining", "failing", "maint", "reboot_requested", "reboot_issued"))
+SILENT = frozenset(("not_responding", "no_respond"))
+
+
+class Said(NamedTuple):
+    """What jobs said of themselves in the shared folder: raw id, restart count and user → instant."""
+
+    done: Mapping[tuple[str, int, str], float] = {}
+    saved: Mapping[tuple[str, int, str], float] = {}
+
+
+class Sight(NamedTuple):
+    """What the rows mean."""
+
+    attempts: list[SeenAttempt]
+    arrivals: list[SeenArrival]
+    hold: list[Job]  #: waits unheld and is not ours to have released
+    requeue: list[Job]  #: was told to leave, is over, and is to be queued again
+    press: list[Job]  #: was told to leave and still lives
+
+
+def seen_node(node: Node, silent_for_s: float, patience_s: float) -> SeenNode:
+    """A node. One that does not answer takes nothing new once that has lasted; Slurm says when it is down."""
+    dead = bool(node.states & DEAD)
+    silent = bool(node.states & SILENT) and silent_for_s >= patience_s
+    drains = bool(node.states & DRAINS)
+    reason = node.reason or ("it does not respond to slurmctld" if silent or dead else "")
+    return SeenNode(node.name, node.gpus, not dead, drains or silent, reason)
+
+
+def sight_of(
+    jobs: Iterable[Job], nodes: Sequence[Node], settings: SlurmSettings, said: Said, at: float
+) -> Sight:
+    """
+    Attempts and arrivals of all jobs of the partition, and what is still to be done about them.
+
+    `at`: epoch seconds by slurmctld's clock.
+    """
+    dead = {node.name for node in nodes if node.states & DEAD}
+    silent = {node.name for node in nodes if node.states & SILENT}
+    node_gpus = max((node.gpus for node in nodes), default=0)
+    sight = Sight([], [], [], [], [])
+    for job in jobs:
+        if job.state in WAITS:
+            _waits(job, sight, dead | silent, said)
+            sight.arrivals.append(_arrival(job, asked(job, settings, node_gpus)))
+        elif job.state in OVER:
+            _over(job, sight, said, at)
+            if job in sight.requeue:
+                sight.arrivals.append(_arrival(job, asked(job, settings, node_gpus)))
+        else:
+            _lives(job, sight, dead | silent, said)
+    return sight
+
+
+def _arrival(job: Job, found: Asked) -> SeenArrival:
+    unmet = [part for part in job.dependency.split(",") if part and "(failed)" not in part]
+    never = job.dependency if "(failed)" in job.dependency and "?" not in job.dependency else ""
+    refused = found.refused or (f"what it waits for has failed: {never}" if never else "")
+    return SeenArrival(
+        job=job.id,
+        submitted=job.submitted,
+        user=found.user or job.user,
+        spec=found.spec,
+        enrolled=found.order,
+        refused=refused,
+        held=job.reason == "JobHeldAdmin" or bool(unmet),
+    )
+
+
+def _waits(job: Job, sight: Sight, dead: set[str], said: Said) -> None:
+    note = job.note
+    if note is not None and (note.restarts < job.restarts or note.ended is not None):
+        sight.attempts.append(_requeued(job, note, dead, said))
+    elif note is not None:
+        held = " and held there" if job.priority == 0 else ""
+        detail = f"released at Slurm, not begun ({job.reason or 'no reason given'}){held}"
+        sight.attempts.append(
+            SeenAttempt(job.id, note.attempt, note.nodes, told=bool(note.stop), detail=detail)
+        )
+        if note.stop:
+            sight.press.append(job)
+        return
+    if job.priority > 0:
+        sight.hold.append(job)
+
+
+def _requeued(job: Job, note: Note, dead: set[str], said: Said) -> SeenAttempt:
+    """An attempt that Slurm has queued again since: of its end it keeps only the instant."""
+    ended = note.ended if note.ended is not None else job.submitted
+    lost = sorted(dead & set(note.nodes)) if not note.stop and note.ended is None else []
+    exit_code, signal_ = _end(note.status)
+    if note.stop:
+        detail = "told to leave, and queued again"
+    elif lost:
+        detail = f"{lost[0]} failed under it"
+    elif note.ended is None:
+        detail = "queued again at Slurm by somebody, or by Slurm itself"
+    else:
+        detail = "queued again"
+    return SeenAttempt(
+        job.id,
+        note.attempt,
+        note.nodes,
+        started=min(note.since if note.started is None else note.started, ended),
+        ended=ended,
+        exit_code=exit_code,
+        signal=signal_,
+        node_failed=bool(lost),
+        told=not lost,  # whoever had it queued again told it to leave
+        done=note.done,
+        saved=said.saved.get((job.raw, note.restarts, job.user)),
+        detail=detail,
+    )
+
+
+def attempt_of(job: Job) -> int:
+    """The number of the attempt that Slurm runs, or ran last."""
+    note = job.note
+    if note is None:
+        return job.restarts + 1
+    # while a requeued job completes, Slurm counts the coming restart already
+    behind = 1 if job.state == "COMPLETING" and job.restarts == note.restarts + 1 else 0
+    again = job.restarts - behind - note.restarts
+    if again == 0 and note.ended is not None and job.state in LIVES:
+        again = 1  # it was taken back before it had begun, and somebody else let it go
+    return note.attempt + max(0, again)
+
+
+def placed(job: Job) -> dict[str, int]:
+    """GPUs by node of what runs, or ran. Empty where Slurm does not say."""
+    note = job.note
+    if not job.nodes:
+        return {}
+    if note is not None and set(note.nodes) == set(job.nodes):
+        return dict(note.nodes)
+    for text, times in ((job.per_node, len(job.nodes)), (job.per_job, 1), (job.per_task, job.tasks)):
+        count = gpus_of(text)[0] * times
+        if count and count % len(job.nodes) == 0:
+            return dict.fromkeys(job.nodes, count // len(job.nodes))
+    return {}
+
+
+def _lives(job: Job, sight: Sight, dead: set[str], said: Said) -> None:
+    note, attempt = job.note, attempt_of(job)
+    told = note is not None and bool(note.stop) and attempt == note.attempt
+    if note is not None and attempt > note.attempt:
+        sight.attempts.append(_requeued(job, note, dead, said))
+    restarts = note.restarts if note is not None and attempt == note.attempt else job.restarts
+    key = (job.raw, restarts, job.user)
+    sight.attempts.append(
+        SeenAttempt(
+            job.id,
+            attempt,
+            placed(job),
+            started=None if job.state == "CONFIGURING" else job.started,
+            told=told,
+            done=key in said.done,
+            saved=said.saved.get(key),
+            detail="" if job.state == "RUNNING" else job.state.lower(),
+        )
+    )
+    if told:
+        sight.press.append(job)
+
+
+def _over(job: Job, sight: Sight, said: Said, at: float) -> None:
+    note, attempt = job.note, attempt_of(job)
+    if note is not None and note.restarts < job.restarts and not job.nodes:
+        sight.attempts.append(_requeued(job, note, set(), said))  # and was then cancelled while it waited
+        return
+    if note is None and (job.started is None or not job.nodes):
+        return  # left while it waited
+    told = note is not None and bool(note.stop) and attempt == note.attempt
+    key = (job.raw, job.restarts, job.user)
+    done = key in said.done
+    exit_code, signal_ = _end(job.status)
+    began = job.started if job.nodes else None
+    sight.attempts.append(
+        SeenAttempt(
+            job.id,
+            attempt,
+            placed(job) or (dict(note.nodes) if note is not None else {}),
+            started=began,
+            ended=job.ended if job.ended is not None else at,
+            exit_code=exit_code if job.state in ("COMPLETED", "FAILED", "OUT_OF_MEMORY") else None,
+            signal=signal_,
+            node_failed=job.state in ("NODE_FAIL", "BOOT_FAIL"),
+            timed_out=job.state in ("TIMEOUT", "DEADLINE"),
+            cancelled=job.state in ("CANCELLED", "PREEMPTED", "REVOKED") and not told,
+            told=told,
+            done=done,
+            saved=said.saved.get(key),
+            detail=_ending(job),
+        )
+    )
+    if note is not None and told and note.requeue and job.requeue and not done and job.state != "TIMEOUT":
+        sight.requeue.append(job)
+
+
+def _ending(job: Job) -> str:
+    reason = f" ({job.reason})" if job.reason else ""
+    return f"Slurm says {job.state.lower()}{reason}"
+
+
+def _end(status: int | None) -> tuple[int | None, int | None]:
+    """Exit code and signal of a wait status."""
+    if status is None:
+        return None, None
+    if os.WIFSIGNALED(status):
+        return None, os.WTERMSIG(status)
+    return os.WEXITSTATUS(status), None
+
+
+__all__ = ["LIVES", "Said", "Sight", "attempt_of", "placed", "seen_node", "sight_of"]
