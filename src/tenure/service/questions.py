@@ -83,7 +83,7 @@ def what_if(
     watch_s = min(WATCHED_S, script.scenario.until_s - at_s)
     answer = moment.ask(_asked(asked, ready), watch_s=watch_s)
     wait_s = None if answer["starts_at_s"] is None else answer["starts_at_s"] - at_s
-    others = list(candidates(asked, script)) if wait_s is None or wait_s > NEAR_S else []
+    others = list(candidates(asked, Holder(script.scenario.lab))) if wait_s is None or wait_s > NEAR_S else []
     changes = []
     for index, other in enumerate(others):
         if progress is not None:
@@ -146,16 +146,15 @@ def instant_of(text: str, script: Script) -> tuple[int, str | None]:
     return at_s, start
 
 
-def candidates(job: JobFile, script: Script) -> Iterator[Candidate]:
+def candidates(job: JobFile, holder: Holder) -> Iterator[Candidate]:
     """What might start earlier: a smaller minimum, fewer GPUs, other places; one thing changed at a time."""
-    holder = Holder(script.scenario.lab)
-    for min_runtime_s in _smaller_minimums(job):
+    for min_runtime_s in smaller_minimums(job):
         yield _changed(job, min_runtime=min_runtime_s)
     for part in PARTS:
         if job.gpus // part and holder.clusters(job.gpus // part, gpu=job.gpu, same_rack=job.same_rack):
             yield _changed(job, gpus=job.gpus // part)
     if job.clusters is not None:
-        for row, cluster in enumerate(script.scenario.lab.clusters):
+        for row, cluster in enumerate(holder.lab.clusters):
             held = holder.clusters(job.gpus, gpu=job.gpu, same_rack=job.same_rack)
             if cluster not in job.clusters and held >> row & 1:
                 yield _changed(job, clusters=[cluster])
@@ -165,7 +164,7 @@ def candidates(job: JobFile, script: Script) -> Iterator[Candidate]:
         yield _changed(job, same_rack=False)
 
 
-def _smaller_minimums(job: JobFile) -> list[int]:
+def smaller_minimums(job: JobFile) -> list[int]:
     """Smaller minimums worth asking for: its own limit, a half, a quarter, the quick lane's, none at all."""
     worth = [] if job.max_runtime is None else [job.max_runtime]
     worth += [max(60, job.min_runtime // (60 * part) * 60) for part in PARTS[:2]] + [QUICK_S, 0]

@@ -4,6 +4,7 @@
     ├── NotKnown    no such job, node, account or turn
     ├── Forbidden   this person may not
     ├── NoToken     nobody knows who asks
+    ├── Wrong       the scheduler says that the question itself is wrong
     ├── NotNow      it is possible at other times: a job that has ended cannot be held
     └── NotReady    the scheduler is starting, its database or its engine does not answer: ask again
 
@@ -27,6 +28,10 @@ class Forbidden(LiveError):
 
 class NoToken(LiveError):
     """The token is missing, unknown, expired or revoked."""
+
+
+class Wrong(LiveError):
+    """The scheduler says that the question itself is wrong: a job it should wait for does not exist."""
 
 
 class NotNow(LiveError):

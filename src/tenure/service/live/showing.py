@@ -1,0 +1,196 @@
+"""One job: all that may be seen of it, why it waits, its story, what it wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tenure.client.messages import Attempt, Happening, Job, Log, Range, Why
+from tenure.core.explain import STARTED
+from tenure.core.tell_one import Instant
+from tenure.core.words import Phase, Rule
+from tenure.daemon.view import View
+from tenure.engines.protocol import EngineError
+from tenure.ledger.records import AttemptRow, JobRow
+from tenure.service.live.desk import Desk, called, moment
+from tenure.service.live.errors import Forbidden, NotKnown, NotReady
+from tenure.service.live.people import Who, may_act
+from tenure.service.live.queueing import reasons_of
+from tenure.service.live.submitting import why_of
+from tenure.settings.units import duration_s
+
+HOUR_S = 3600
+MOST_LOG_BYTES = 4 << 20
+MOST_EVENTS = 10_000
+ENDS = {
+    "finished": "ended: finished",
+    "failed": "ended: failed",
+    "preempted": "ended: stopped for others, and it cannot resume",
+    "node_failed": "ended with its node, and it cannot resume",
+    "cancelled": "ended: cancelled",
+    "timed_out": "ended: stopped at its own max_runtime",
+}
+
+
+def show(desk: Desk, who: Who, name: str) -> Job:
+    """All that this person may see of the job. Raises NotKnown."""
+    row = desk.job(name)
+    view = desk.view()
+    spec: Mapping[str, Any] = row.spec
+    open_to = may_act(desk.lab, who, row.user, row.account)
+    on_board = view.row_of(name)
+    card = view.cards.get(name)
+    phase = row.phase
+    reason = sentence = None
+    if phase == "waiting" and on_board >= 0:
+        reason = reasons_of(view, [on_board]).get(on_board)
+        sentence = _instant(view).why_waits(on_board)["sentence"] if reason is not None else None
+    shown = ("command", "env", "workdir")
+    return Job(
+        job=row.job,
+        account=row.account,
+        user=row.user,
+        phase=phase,
+        end=row.end or None,
+        gpus=row.gpus,
+        min_runtime_s=row.min_runtime_s,
+        priority=int(spec.get("priority", 0)),
+        kind=str(spec.get("kind", "batch")),
+        resumable=bool(spec.get("resumable", True)),
+        max_runtime_s=None if spec.get("max_runtime") is None else duration_s(spec["max_runtime"]),
+        clusters=spec.get("clusters"),
+        gpu=spec.get("gpu"),
+        same_rack=bool(spec.get("same_rack", False)),
+        name=str(spec.get("name", "")),
+        array=row.array or None,
+        after=list(spec.get("after", ())),
+        submitted=desk.date(row.submitted_t) or "",
+        ended=desk.date(row.ended_t),
+        held=card is not None and bool(card.held_by),
+        reason=reason,
+        sentence=sentence,
+        detail=row.detail,
+        attempts=[_attempt(desk, one) for one in desk.ledger.attempts(name)],
+        **{key: spec[key] for key in shown if open_to and key in spec},
+    )
+
+
+def _attempt(desk: Desk, one: AttemptRow) -> Attempt:
+    return Attempt(
+        attempt=one.attempt,
+        started=desk.date(one.started_t) or "",
+        stopped=desk.date(one.stopped_t),
+        end=one.end or None,
+        nodes=dict(one.nodes),
+        protected_until=desk.date(one.protected_until_t) if one.protected_until_t > one.started_t else None,
+        rule=one.reason,
+        held_gpu_h=None if one.held_gpu_s is None else one.held_gpu_s / HOUR_S,
+        lost_gpu_h=None if one.lost_gpu_s is None else one.lost_gpu_s / HOUR_S,
+        exit_code=one.exit_code,
+        detail=one.detail,
+    )
+
+
+def _instant(view: View) -> Instant:
+    def when(t: int) -> str:
+        return moment(view.start + t)
+
+    return Instant(view.core, view.scratch(), view.policy, called(view), view.t, when)
+
+
+def why(desk: Desk, who: Who, name: str) -> Why:
+    """Why the job waits; or by which rule it runs, or how it ended. Raises NotKnown."""
+    job = desk.job(name)
+    view = desk.view()
+    row = view.row_of(name)
+    phase = Phase(int(view.board.stays["phase"][row])) if row >= 0 else Phase.ENDED
+    if phase in (Phase.RUNNING, Phase.STOPPING):
+        return _runs(desk, view, job, row, phase)
+    if phase in (Phase.ENDED, Phase.ABSENT):
+        sentence = job.detail if job.phase != "ended" else _ended(job)
+        return _told(view, desk, job, sentence or f"is {job.phase}")
+    told = _instant(view).why_waits(row)
+    answer = why_of(desk, view, told, view.t, job=name, phase="waiting")
+    card = view.cards.get(name)
+    if phase == Phase.HELD and card is not None and card.detail:
+        answer = answer.model_copy(update={"sentence": f"waits: {card.detail}"})
+    return answer
+
+
+def _ended(job: JobRow) -> str:
+    return ENDS.get(job.end, f"ended: {job.end}") + (f" ({job.detail})" if job.detail else "")
+
+
+def _runs(desk: Desk, view: View, job: JobRow, row: int, phase: Phase) -> Why:
+    stay = view.board.stays[row]
+    attempts = desk.ledger.attempts(job.job)
+    rule = attempts[-1].reason.upper() if attempts else ""
+    instant = _instant(view)
+    said = instant.why_started(row, Rule[rule]) if rule in Rule.__members__ and Rule[rule] in STARTED else ""
+    if phase == Phase.STOPPING:
+        text = f"was told to stop and has until {moment(view.start + int(stay['stop_s']))}"
+        if attempts and attempts[-1].detail:
+            text += f": {attempts[-1].detail}"
+    else:
+        text = f"runs since {moment(view.start + int(stay['started_s']))}"
+        if int(stay["protected_until_s"]) > view.t and stay["budgeted"]:
+            text += f", protected until {moment(view.start + int(stay['protected_until_s']))}"
+        text += f"; it {said}" if said else ""
+    told = _told(view, desk, job, text)
+    numbers = instant.standing(int(stay["cluster"]), int(stay["account"]))
+    nodes = dict(attempts[-1].nodes) if attempts else {}
+    return told.model_copy(update={"numbers": numbers, "nodes": nodes})
+
+
+def _told(view: View, desk: Desk, job: JobRow, sentence: str) -> Why:
+    return Why(
+        job=job.job,
+        phase=job.phase,
+        starts_now=False,
+        reason=None,
+        sentence=sentence,
+        numbers={},
+        earliest_start=Range(),
+        turn=view.turn,
+        at=desk.date(view.t) or "",
+    )
+
+
+def events(desk: Desk, who: Who, name: str) -> list[Happening]:
+    """The story of the job, oldest first. Raises NotKnown."""
+    desk.job(name)
+    told = []
+    for line in desk.ledger.events(job=name, limit=MOST_EVENTS):
+        event = json.loads(line)
+        kept = {key: value for key, value in event.items() if key not in ("n", "t", "event", "job")}
+        t = int(event["t"])
+        told.append(Happening(t=t, at=desk.date(t) or "", event=event["event"], details=kept))
+    return told
+
+
+def log(desk: Desk, who: Who, name: str, *, attempt: int | None = None, last_bytes: int = 1 << 16) -> Log:
+    """The end of what an attempt wrote; of the newest by default. Raises NotKnown, Forbidden or NotReady."""
+    job = desk.job(name)
+    if not may_act(desk.lab, who, job.user, job.account):
+        raise Forbidden(
+            f"job {name} is {job.user}'s: its log is for them, managers of {job.account} and administrators"
+        )
+    attempts = desk.ledger.attempts(name)
+    chosen = attempts[-1].attempt if attempts and attempt is None else attempt
+    known = {one.attempt: one for one in attempts}
+    if chosen is None or chosen not in known:
+        which = "has not started yet" if not attempts else f"has no attempt {attempt}"
+        raise NotKnown(f"job {name} {which}: there is no log")
+    try:
+        written = desk.engine.log_of(name, chosen, last_bytes=max(0, min(last_bytes, MOST_LOG_BYTES)))
+    except EngineError as silent:
+        raise NotReady(f"the engine does not give the log now: {silent}") from None
+    running = known[chosen].stopped_t is None
+    return Log(
+        job=name,
+        attempt=chosen,
+        text=written.decode("utf-8", "replace"),
+        offset=len(written),
+        running=running,
+    )

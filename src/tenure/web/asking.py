@@ -1,0 +1,37 @@
+"""What every route needs: the desk, and who asks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from tenure.service.live import tokens
+from tenure.service.live.desk import Desk
+from tenure.service.live.people import Who
+from tenure.web.bodies import json_body
+
+bearer = HTTPBearer(auto_error=False, description="A token of `tenure token create`.")
+
+
+def desk_of(request: Request) -> Desk:
+    """The desk of this application."""
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+def who_asks(
+    request: Request,
+    desk: Annotated[Desk, Depends(desk_of)],
+    found: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)],
+) -> Who:
+    """The bearer of the token. Raises NoToken."""
+    who = tokens.who_is(desk, None if found is None else found.credentials)
+    request.state.user = who.user
+    return who
+
+
+TheDesk = Annotated[Desk, Depends(desk_of)]
+Asker = Annotated[Who, Depends(who_asks)]
+Body = Annotated[dict[str, Any], Depends(json_body)]

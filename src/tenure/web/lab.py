@@ -1,0 +1,55 @@
+"""`/api/v1/nodes`, `accounts`, `audit`, `turns`, `doctor`, `server`: the lab as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from tenure.client.messages import Accounts, Done, Finding, Node, Server
+from tenure.service.live import acting, audits, record, standings
+from tenure.web.asking import Asker, Body, TheDesk
+
+router = APIRouter(tags=["lab"])
+
+
+@router.get("/server")
+def server(desk: TheDesk, who: Asker) -> Server:
+    """Which server this is, and who asks."""
+    return record.server(desk, who)
+
+
+@router.get("/nodes")
+def nodes(desk: TheDesk, who: Asker) -> list[Node]:
+    """All nodes and what runs on them."""
+    return acting.nodes(desk, who)
+
+
+@router.post("/nodes/{node}")
+def set_node(desk: TheDesk, who: Asker, node: str, body: Body) -> Done:
+    """`state`: drain, down, up, repair or test, with a reason. Administrators."""
+    return acting.set_node(desk, who, node, body)
+
+
+@router.get("/accounts")
+def accounts(desk: TheDesk, who: Asker) -> Accounts:
+    """How each account stands."""
+    return standings.accounts(desk, who)
+
+
+@router.get("/audit")
+def audit(desk: TheDesk, who: Asker, since: str | None = None) -> dict[str, Any]:
+    """The measures of the record."""
+    return audits.measured(desk, who, since)
+
+
+@router.get("/turns/{turn}")
+def turn(desk: TheDesk, who: Asker, turn: int) -> dict[str, Any]:
+    """A recorded turn. Administrators."""
+    return dict(record.turn(desk, who, turn))
+
+
+@router.get("/doctor")
+def doctor(desk: TheDesk, who: Asker) -> list[Finding]:
+    """What a site must still configure. Administrators."""
+    return record.doctor(desk, who)
