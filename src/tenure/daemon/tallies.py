@@ -47,7 +47,6 @@ class Tallies:
     """`add` after each turn that is recorded; read the fields at any time."""
 
     def __init__(self) -> None:
-        self.turn_s = Distribution(TURN_S)
         self.wait_s = {group: Distribution(WAIT_S) for group in GROUPS}
         self.stops: Counter[tuple[str, str]] = Counter()  #: (cause, rule) of attempts told to stop
         self.ends: Counter[str] = Counter()  #: attempts that ended, by end
@@ -56,10 +55,6 @@ class Tallies:
         self.node_steps: Counter[str] = Counter()  #: nodes that came into a state
         self._asked: dict[str, str] = {}  #: group of each job on the board
         self._since: dict[str, int] = {}  #: since when it waits
-
-    def turn_took(self, seconds: float) -> None:
-        """From what was seen to what was recorded."""
-        self.turn_s.add(seconds)
 
     def knows(self, job: str, line: Mapping[str, Any], since_t: int | None, *, gang: bool = False) -> None:
         """A job the process found in the record when it began. `line`: as a `submitted` line."""

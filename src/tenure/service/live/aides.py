@@ -1,0 +1,149 @@
+"""What goes on beside the loop of turns: health checks, messages to owners, counts for monitoring.
+
+None of it is on a turn's way: each looks at the newest view or reads the record, and acts by writing commands
+down as a person would. Only the leader checks nodes and delivers; in shadow mode nobody does.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tenure.core.words import Kind, NodeState, Phase
+from tenure.daemon.health import NodeNow, Step
+from tenure.daemon.health_watch import HealthWatch
+from tenure.daemon.messages import Courier
+from tenure.daemon.tallies import Tallies
+from tenure.daemon.view import View
+from tenure.ledger.records import Asked, LedgerError, NodeEntry, Note
+from tenure.service.live.desk import Desk
+
+PACE_S = 1.0
+MOST_LINES = 10_000  #: of the record read at a time
+
+
+@dataclass
+class Aides:
+    """`start` when the server starts, `close` when it ends; both may be called without a leader."""
+
+    desk: Desk
+    tallies: Tallies = field(default_factory=Tallies)
+    watch: HealthWatch | None = None
+    courier: Courier | None = None
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
+    _after: int | None = None  #: number of the newest story line counted
+    _words: dict[str, NodeEntry] = field(default_factory=dict)
+    _words_of: tuple[int, bytes] = (-1, b"")
+
+    def start(self) -> None:
+        """Begin, each in a thread of its own."""
+        desk = self.desk
+        if not desk.shadow:
+            live = desk.lab.live
+            clock = _ClockOf(desk)
+            self.watch = HealthWatch(live.health_check, self.nodes, self.ask, clock)
+            self.watch.start()
+            if live.messages is not None:
+                self.courier = Courier(desk.lab.name, live.messages, LeadersOutbox(desk), clock)
+                self.courier.start()
+        counting = threading.Thread(target=self._count_on, name="tallies", daemon=True)
+        counting.start()
+        self._threads.append(counting)
+
+    def close(self) -> None:
+        """End all of it; what has not left is delivered after the next start."""
+        self._stop.set()
+        for aide in (self.watch, self.courier):
+            if aide is not None:
+                aide.close()
+        for thread in self._threads:
+            thread.join(timeout=10)
+
+    # --- nodes -----------------------------------------------------------------------------------------
+
+    def nodes(self) -> Sequence[NodeNow]:
+        """All nodes as the newest turn left them; none while another server leads."""
+        view = self.desk.daemon.view()
+        if view is None or not self.desk.daemon.health().leader:
+            return ()
+        posts = view.board.posts
+        states = posts["state"].tobytes()
+        if self._words_of[1] != states:  # who and why are read anew only when a node has changed
+            self._words, self._words_of = self.desk.ledger.node_states(), (view.turn, states)
+        found = []
+        for node, state, n_jobs in zip(view.lab.nodes, posts["state"].tolist(), posts["n_jobs"].tolist()):
+            word = self._words.get(node.name)
+            by, reason = (word.by, word.reason) if word is not None else ("", "")
+            found.append(NodeNow(node.name, NodeState(state).name.lower(), n_jobs, by, reason))
+        return found
+
+    def ask(self, step: Step) -> None:
+        """Write the step down as a command. Raises LedgerError."""
+        body = {"state": step.state, "reason": step.reason}
+        self.desk.ledger.ask([Asked(step.by, "node", step.node, body, self.desk.now())])
+        self.desk.daemon.wake()
+
+    # --- counts ----------------------------------------------------------------------------------------
+
+    def _count_on(self) -> None:
+        while not self._stop.wait(PACE_S):
+            try:
+                self.count()
+            except LedgerError:  # it is asked again, from where it was
+                continue
+
+    def count(self) -> None:
+        """Count what was recorded since the last time. The first time: from now on."""
+        ledger, view = self.desk.ledger, self.desk.daemon.view()
+        if self._after is None:
+            newest = ledger.events(limit=1, newest=True)
+            if view is None:
+                return
+            self._after = json.loads(newest[0])["n"] if newest else 0
+            self._know(view)
+        while True:
+            lines = [json.loads(line) for line in ledger.events(after_number=self._after, limit=MOST_LINES)]
+            self.tallies.add(lines)
+            if lines:
+                self._after = lines[-1]["n"]
+            if len(lines) < MOST_LINES:
+                return
+
+    def _know(self, view: View) -> None:
+        """The jobs that were there before this process began, with their waits so far."""
+        n = len(view.ids)
+        stays, jobs = view.board.stays[:n], view.core.jobs
+        for row in np.flatnonzero(~np.isin(stays["phase"], (Phase.ABSENT, Phase.ENDED))).tolist():
+            waits = stays["phase"][row] in (Phase.WAITING, Phase.RESTING, Phase.HELD, Phase.CLAIMING)
+            line = {
+                "gpus": int(jobs["gpus"][row]),
+                "min_runtime_s": int(jobs["min_runtime_s"][row]),
+                "kind": Kind(int(jobs["kind"][row])).name.lower(),
+            }
+            since_t = int(stays["since_s"][row]) if waits else None
+            self.tallies.knows(view.ids[row], line, since_t, gang=bool(stays["n_nodes"][row] > 1))
+
+
+class LeadersOutbox:
+    """The record's outbox, empty to whoever does not lead: one server delivers."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def outbox(self, limit: int) -> Sequence[Note]:
+        """Notes that have not left."""
+        return self._desk.ledger.outbox(limit) if self._desk.daemon.health().leader else ()
+
+    def settle_notes(self, settled: Sequence[tuple[int, str, str]]) -> None:
+        """They left, or never will."""
+        self._desk.ledger.settle_notes(settled)
+
+
+class _ClockOf:
+    def __init__(self, desk: Desk) -> None:
+        self.now = desk.now
