@@ -38,7 +38,7 @@ from tenure.engines.slurm.programs import Failed, Programs, batches
 from tenure.engines.slurm.rows import LIVES, OVER, WAITS, Job, Node, jobs_of, nodes_of
 from tenure.engines.slurm.settings import SlurmSettings
 from tenure.engines.slurm.shared_folder import SharedFolder
-from tenure.engines.slurm.sight import Sight, attempt_of, seen_node, sight_of
+from tenure.engines.slurm.sight import Sight, attempt_of, placed, seen_node, sight_of
 from tenure.engines.slurm.skew import Skew
 from tenure.engines.slurm.traces import Traces
 
@@ -76,6 +76,7 @@ class SlurmEngine:
         self._silent_since: dict[str, float] = {}
         self._open: dict[tuple[str, int], SeenAttempt] = {}  #: seen alive
         self._vanished: dict[tuple[str, int], SeenAttempt] = {}
+        self._forgotten: set[tuple[str, int]] = set()  #: ended, recorded, and still in Slurm's memory
         self._outputs: dict[str, tuple[str, str]] = {}  #: job → its output's path and its user
         self._killwait_s: float | None = self.settings.killwait_s
         self._closing = threading.Event()
@@ -89,7 +90,8 @@ class SlurmEngine:
             sight, nodes, at = self._look()
             self._press_on(sight, at)
             self._remember(sight, at)
-            return Seen(at, nodes, [*sight.attempts, *self._vanished.values()], sight.arrivals)
+            told = [one for one in sight.attempts if (one.job, one.attempt) not in self._forgotten]
+            return Seen(at, nodes, [*told, *self._vanished.values()], sight.arrivals)
 
     def _look(self) -> tuple[Sight, list[SeenNode], float]:
         at = self._skew.now()
@@ -121,6 +123,7 @@ class SlurmEngine:
             if key not in now:
                 self._vanished[key] = self._traces.end_of(last, at)
                 del self._open[key]
+        self._forgotten &= now.keys()
         for key, one in now.items():
             self._vanished.pop(key, None)
             if one.ended is None:
@@ -168,8 +171,12 @@ class SlurmEngine:
         elif isinstance(order, Enrol):
             submitted(order, self.programs, self.settings, self._folder)
         elif isinstance(order, Forget):
-            self._vanished.pop((order.job, order.attempt), None)
-            self._open.pop((order.job, order.attempt), None)
+            self._forget((order.job, order.attempt))
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        self._vanished.pop(key, None)
+        if key not in self._open:
+            self._forgotten.add(key)
 
     def _jobs(self) -> dict[str, Job]:
         jobs, odd = jobs_of(self.programs, self.settings.partition)
@@ -225,7 +232,8 @@ class SlurmEngine:
 
     def _place(self, order: Start, job: Job, at: float) -> None:
         """Say where it runs, and note that it was said, in one call: what is noted is as it was decided."""
-        wanted = asked(job, self.settings, max(order.nodes.values(), default=0)).spec.get("gpus")
+        asked_for = asked(job, self.settings, max(order.nodes.values(), default=0))
+        wanted = asked_for.spec.get("gpus")
         total = sum(order.nodes.values())
         if wanted not in (None, total) or len(set(order.nodes.values())) != 1:
             raise OrderRefused(f"job {order.job} asks Slurm for {wanted} GPUs, not for {dict(order.nodes)}")
@@ -235,6 +243,8 @@ class SlurmEngine:
             f"ReqNodeList={','.join(order.nodes)}",
             f"AdminComment={written(note)}",
         ]
+        if not asked_for.spec.get("resumable", True):
+            changes.append("Requeue=0")  # else Slurm would queue it again by itself when a node fails
         if job.restarts:
             changes.append("StartTime=now")  # lifts the two minutes that Slurm adds to a requeue
         if order.max_runtime_s is not None and order.max_runtime_s != job.limit_s:
@@ -245,17 +255,19 @@ class SlurmEngine:
         job = self._jobs().get(order.job)
         if job is None or job.state in OVER or attempt_of(job) != order.attempt:
             return  # it is over: nothing is left to stop
-        note = job.note
-        if note is not None and note.attempt == order.attempt and (note.stop or note.restarts < job.restarts):
+        at, note = self._skew.now(), job.note
+        if note is None or note.attempt != order.attempt:
+            note = Note(order.attempt, job.restarts, placed(job))
+        if note.stop == order.id or note.ended is not None:
             return  # told already; `see` presses on
-        at = self._skew.now()
-        note = (
-            note
-            if note is not None and note.attempt == order.attempt
-            else Note(order.attempt, job.restarts, {})
-        )
-        note = note._replace(stop=order.id, told=at, by=at + order.grace_s, requeue=order.requeue)
-        if job.state in LIVES:
+        by = at + order.grace_s
+        if (
+            note.stop
+        ):  # another order came before: the shorter grace, and nothing is queued again against either
+            note = note._replace(stop=order.id, by=min(by, note.by), requeue=order.requeue and note.requeue)
+        else:
+            note = note._replace(stop=order.id, told=at, by=by, requeue=order.requeue)
+        if job.state in LIVES and note.started is None:
             note = note._replace(started=job.started)
         self._write(job, note)
         if job.state in LIVES:
@@ -285,6 +297,12 @@ class SlurmEngine:
         for job in sight.press:
             with contextlib.suppress(Failed):
                 self._press(job, at)
+        for job in sight.bring_back:
+            with contextlib.suppress(Failed):
+                self._unless_over("scontrol", "requeuehold", job.id)
+        for batch in batches([job.id for job in sight.drop]):
+            with contextlib.suppress(Failed):
+                self.programs.ask("scancel", "--quiet", *batch.split(","))
         if sight.hold and self.settings.keep_foreign_out:
             for batch in batches([job.id for job in sight.hold]):
                 with contextlib.suppress(Failed):

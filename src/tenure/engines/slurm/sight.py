@@ -29,6 +29,7 @@ DEAD = frozenset(
     ("down", "fail", "powered_down", "powering_down", "power_down", "future", "unknown", "inval")
 )
 DRAINS = frozenset(("drain", "drained", "draining", "failing", "maint", "reboot_requested", "reboot_issued"))
+UNKNOWN_EXIT = 255  #: of what did not end well, where Slurm names neither code nor signal
 SILENT = frozenset(("not_responding", "no_respond"))
 
 
@@ -47,6 +48,8 @@ class Sight(NamedTuple):
     hold: list[Job]  #: waits unheld and is not ours to have released
     requeue: list[Job]  #: was told to leave, is over, and is to be queued again
     press: list[Job]  #: was told to leave and still lives
+    drop: list[Job]  #: was told to leave for good, and Slurm queued it again
+    bring_back: list[Job]  #: was started again by Slurm itself after its node had failed
 
 
 def seen_node(node: Node, silent_for_s: float, patience_s: float) -> SeenNode:
@@ -69,17 +72,16 @@ def sight_of(
     dead = {node.name for node in nodes if node.states & DEAD}
     silent = {node.name for node in nodes if node.states & SILENT}
     node_gpus = max((node.gpus for node in nodes), default=0)
-    sight = Sight([], [], [], [], [])
+    sight = Sight([], [], [], [], [], [], [])
     for job in jobs:
         if job.state in WAITS:
-            _waits(job, sight, dead | silent, said)
-            sight.arrivals.append(_arrival(job, asked(job, settings, node_gpus)))
+            waits = _waits(job, sight, dead | silent, said)
         elif job.state in OVER:
-            _over(job, sight, said, at)
-            if job in sight.requeue:
-                sight.arrivals.append(_arrival(job, asked(job, settings, node_gpus)))
+            waits = _over(job, sight, said, at)
         else:
-            _lives(job, sight, dead | silent, said)
+            waits = _lives(job, sight, dead | silent, said)
+        if waits:
+            sight.arrivals.append(_arrival(job, asked(job, settings, node_gpus)))
     return sight
 
 
@@ -98,7 +100,8 @@ def _arrival(job: Job, found: Asked) -> SeenArrival:
     )
 
 
-def _waits(job: Job, sight: Sight, dead: set[str], said: Said) -> None:
+def _waits(job: Job, sight: Sight, dead: set[str], said: Said) -> bool:
+    """Whether it waits for a decision of ours."""
     note = job.note
     if note is not None and (note.restarts < job.restarts or note.ended is not None):
         sight.attempts.append(_requeued(job, note, dead, said))
@@ -110,24 +113,26 @@ def _waits(job: Job, sight: Sight, dead: set[str], said: Said) -> None:
         )
         if note.stop:
             sight.press.append(job)
-        return
+        return False
+    if note is not None and note.stop and not note.requeue:
+        sight.drop.append(job)
+        return False
     if job.priority > 0:
         sight.hold.append(job)
+    return True
 
 
 def _requeued(job: Job, note: Note, dead: set[str], said: Said) -> SeenAttempt:
     """An attempt that Slurm has queued again since: of its end it keeps only the instant."""
     ended = note.ended if note.ended is not None else job.submitted
-    lost = sorted(dead & set(note.nodes)) if not note.stop and note.ended is None else []
     exit_code, signal_ = _end(note.status)
+    failed = sorted(dead & set(note.nodes))
     if note.stop:
         detail = "told to leave, and queued again"
-    elif lost:
-        detail = f"{lost[0]} failed under it"
-    elif note.ended is None:
-        detail = "queued again at Slurm by somebody, or by Slurm itself"
+    elif failed:
+        detail = f"{failed[0]} failed under it"
     else:
-        detail = "queued again"
+        detail = "queued again by Slurm itself, or by somebody there"
     return SeenAttempt(
         job.id,
         note.attempt,
@@ -136,8 +141,8 @@ def _requeued(job: Job, note: Note, dead: set[str], said: Said) -> SeenAttempt:
         ended=ended,
         exit_code=exit_code,
         signal=signal_,
-        node_failed=bool(lost),
-        told=not lost,  # whoever had it queued again told it to leave
+        node_failed=not note.stop,  # or somebody at Slurm: no fault of the job's
+        told=bool(note.stop),
         done=note.done,
         saved=said.saved.get((job.raw, note.restarts, job.user)),
         detail=detail,
@@ -171,11 +176,12 @@ def placed(job: Job) -> dict[str, int]:
     return {}
 
 
-def _lives(job: Job, sight: Sight, dead: set[str], said: Said) -> None:
+def _lives(job: Job, sight: Sight, dead: set[str], said: Said) -> bool:
     note, attempt = job.note, attempt_of(job)
     told = note is not None and bool(note.stop) and attempt == note.attempt
     if note is not None and attempt > note.attempt:
         sight.attempts.append(_requeued(job, note, dead, said))
+        sight.bring_back.append(job)
     restarts = note.restarts if note is not None and attempt == note.attempt else job.restarts
     key = (job.raw, restarts, job.user)
     sight.attempts.append(
@@ -192,19 +198,22 @@ def _lives(job: Job, sight: Sight, dead: set[str], said: Said) -> None:
     )
     if told:
         sight.press.append(job)
+    return job in sight.bring_back
 
 
-def _over(job: Job, sight: Sight, said: Said, at: float) -> None:
+def _over(job: Job, sight: Sight, said: Said, at: float) -> bool:
     note, attempt = job.note, attempt_of(job)
     if note is not None and note.restarts < job.restarts and not job.nodes:
         sight.attempts.append(_requeued(job, note, set(), said))  # and was then cancelled while it waited
-        return
+        return False
     if note is None and (job.started is None or not job.nodes):
-        return  # left while it waited
+        return False  # left while it waited
     told = note is not None and bool(note.stop) and attempt == note.attempt
     key = (job.raw, job.restarts, job.user)
     done = key in said.done
     exit_code, signal_ = _end(job.status)
+    if job.state != "COMPLETED" and not exit_code and signal_ is None:
+        exit_code = UNKNOWN_EXIT
     began = job.started if job.nodes else None
     sight.attempts.append(
         SeenAttempt(
@@ -213,7 +222,7 @@ def _over(job: Job, sight: Sight, said: Said, at: float) -> None:
             placed(job) or (dict(note.nodes) if note is not None else {}),
             started=began,
             ended=job.ended if job.ended is not None else at,
-            exit_code=exit_code if job.state in ("COMPLETED", "FAILED", "OUT_OF_MEMORY") else None,
+            exit_code=exit_code,
             signal=signal_,
             node_failed=job.state in ("NODE_FAIL", "BOOT_FAIL"),
             timed_out=job.state in ("TIMEOUT", "DEADLINE"),
@@ -221,11 +230,13 @@ def _over(job: Job, sight: Sight, said: Said, at: float) -> None:
             told=told,
             done=done,
             saved=said.saved.get(key),
-            detail=_ending(job),
+            detail="told to leave" if told else _ending(job),
         )
     )
-    if note is not None and told and note.requeue and job.requeue and not done and job.state != "TIMEOUT":
+    if note is not None and told and note.requeue and job.requeue and not done:
         sight.requeue.append(job)
+        return True
+    return False
 
 
 def _ending(job: Job) -> str:

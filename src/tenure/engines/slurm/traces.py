@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tenure.engines.protocol import EngineUnavailable, SeenAttempt
 from tenure.engines.slurm.programs import Failed, Programs
+from tenure.engines.slurm.sight import UNKNOWN_EXIT
 
 NO_TRACE = "it left Slurm without a trace: nobody looked within MinJobAge, and there is no accounting"
 MOST_BYTES = 16 << 20  #: of the end of the file of completed jobs
@@ -41,11 +42,14 @@ class Traces:
         """The attempt, ended. `at`: when it was missed, taken where nothing better is known."""
         trace = self._from_sacct(last) or self._from_file(last)
         if trace is None:
-            return last._replace(ended=at, detail=NO_TRACE)
+            return last._replace(ended=at, exit_code=UNKNOWN_EXIT, detail=NO_TRACE)
+        exit_code = trace.exit_code
+        if trace.state != "COMPLETED" and not exit_code and trace.signal is None:
+            exit_code = UNKNOWN_EXIT
         return last._replace(
             started=trace.started if trace.started is not None else last.started,
             ended=trace.ended if trace.ended is not None else at,
-            exit_code=trace.exit_code if trace.state in ("COMPLETED", "FAILED", "OUT_OF_MEMORY") else None,
+            exit_code=exit_code,
             signal=trace.signal,
             node_failed=trace.state in ("NODE_FAIL", "BOOT_FAIL"),
             timed_out=trace.state in ("TIMEOUT", "DEADLINE"),
