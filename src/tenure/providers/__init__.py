@@ -1,0 +1,1 @@
+"""Capacity for sale: what each provider sells, by what rules, and who says so."""
