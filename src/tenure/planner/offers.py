@@ -1,13 +1,14 @@
 """Offers on which a plan can be made: real ones, a provider's lattice, and what is put together from parts.
 
 Block and extension: a window and more of it bought at once, worth it only where the extension is offered
-surely enough. Chained short windows: every hop waits and restarts. Segments: parts in other zones or with gaps
-are separate windows with a move between them.
+surely enough. Chained short windows: every hop waits and restarts. Segments: parts in other zones or with
+gaps are separate windows with a move between them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -68,7 +69,7 @@ def chained(
 ) -> Chain:
     """The run in hops of at most `hop_days`: elapsed = D + (k - 1)(wait + restart), k hops.
 
-    Every restart is paid; what of the last hop is not needed is given back (flex-start ends when it is ended).
+    Every restart is paid; what of the last hop is not needed is not (flex-start ends when it is ended).
     """
     usable = hop_days - restart_days
     if usable <= 0:
@@ -93,7 +94,7 @@ def lost_between(segments: Sequence[Segment], move_days: float) -> float:
     """Days of an offer of several segments that no gang can use: gaps, and a move between zones."""
     parts = sorted(segments)
     lost = 0.0
-    for before, after in zip(parts, parts[1:], strict=False):
+    for before, after in pairwise(parts):
         lost += max(0.0, after.begins_days - before.ends_days)
         lost += move_days if after.zone != before.zone or after.begins_days > before.ends_days else 0.0
     return lost
