@@ -1,0 +1,13 @@
+"""The program that a shepherd's process runs: `python -I -S run_shepherd.py FOLDER` (see `shepherd`)."""
+
+import os
+import sys
+
+if __name__ == "__main__":
+    ROOT = os.path.abspath(__file__)
+    for _ in range(4):
+        ROOT = os.path.dirname(ROOT)
+    sys.path.insert(0, ROOT)
+    from tenure.engines.local.shepherd import main
+
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,203 @@
+"""Places on which the contract of an engine is tried: each opens its engine, and lets time pass."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from tenure.engines.clock import RealClock
+from tenure.engines.fake import Behaviour, ChosenClock, FakeCluster, by_command
+from tenure.engines.local.engine import LocalEngine, LocalSettings
+from tenure.engines.protocol import Engine, Forget, SeenAttempt, Start, Stop
+
+NODES = {"n1": 4, "n2": 4}
+
+
+class Site(Protocol):
+    """What the contract needs of a place. Commands are named for what they do: each engine runs its own."""
+
+    engine: Engine
+    patience_s: float  #: within which what must happen has happened
+
+    def reopen(self) -> None:
+        """As if the daemon had died and come back: close the engine, open another on the same place."""
+        ...
+
+    def pass_s(self, seconds: float) -> None:
+        """Let time pass."""
+        ...
+
+    def polite(self, seconds: float) -> list[str]:
+        """Runs so long, leaves at once when it is told to stop."""
+        ...
+
+    def stubborn(self, seconds: float) -> list[str]:
+        """Runs so long, and does not leave when it is told to stop."""
+        ...
+
+    def exits(self, code: int) -> list[str]:
+        """Ends at once with this code."""
+        ...
+
+    def close(self) -> None:
+        """End all that runs, and prove that nothing is left."""
+        ...
+
+
+class FakeSite:
+    """The cluster in memory, in a file."""
+
+    patience_s = 5.0
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = ChosenClock(1_700_000_000.0)
+        self._open: Callable[[], FakeCluster] = lambda: FakeCluster.at(
+            folder / "fake", NODES, self.clock, behave=self._behave
+        )
+        self.engine: FakeCluster = self._open()
+
+    def _behave(self, job: str, attempt: int, start: Start) -> Behaviour:
+        known = by_command(job, attempt, start)
+        return known._replace(leaves_after_s=0.0) if "polite" in start.command[-1] else known
+
+    def reopen(self) -> None:
+        self.engine.close()
+        self.engine = self._open()
+
+    def pass_s(self, seconds: float) -> None:
+        self.clock.wait(seconds)
+
+    def polite(self, seconds: float) -> list[str]:
+        return [f"echo polite; sleep {seconds}"]
+
+    def stubborn(self, seconds: float) -> list[str]:
+        return [f"sleep {seconds}"]
+
+    def exits(self, code: int) -> list[str]:
+        return [f"exit {code}"]
+
+    def close(self) -> None:
+        assert self.engine.wrongs == []
+        self.engine.close()
+
+
+class LocalSite:
+    """This machine, with real processes."""
+
+    patience_s = 20.0
+
+    def __init__(self, folder: Path, settings: LocalSettings | None = None) -> None:
+        self.folder = folder / "local"
+        self.settings = settings
+        self.engine = self._open()
+
+    def _open(self) -> LocalEngine:
+        return LocalEngine(self.folder, NODES, clock=RealClock(), settings=self.settings)
+
+    def reopen(self) -> None:
+        self.engine.close()
+        self.engine = self._open()
+
+    def pass_s(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def polite(self, seconds: float) -> list[str]:
+        return ["sleep", str(seconds)]
+
+    def stubborn(self, seconds: float) -> list[str]:
+        return [f"trap '' TERM; touch $TENURE_SAVED; for i in $(seq {seconds * 20:.0f}); do sleep 0.05; done"]
+
+    def exits(self, code: int) -> list[str]:
+        return [f"exit {code}"]
+
+    def close(self) -> None:
+        self.engine.close()
+        end_all(self.folder)
+
+
+def end_all(folder: Path) -> None:
+    """Stop every attempt of a local engine's folder; then no process of it may be left."""
+    engine = LocalEngine(folder, NODES)
+    deadline = time.monotonic() + 20
+    try:
+        while running := [seen for seen in engine.see().attempts if seen.ended is None]:
+            assert time.monotonic() < deadline, f"still there: {running}"
+            for seen in running:
+                engine.carry_out(
+                    Stop(f"end {seen.job}", seen.job, seen.attempt, 0, False, "the test is over")
+                )
+            time.sleep(0.02)
+        for seen in engine.see().attempts:
+            engine.carry_out(Forget("", seen.job, seen.attempt))
+        while left := processes_of(folder):
+            assert time.monotonic() < deadline, f"left behind: {left}"
+            time.sleep(0.02)
+    finally:
+        engine.close()
+        engine.cgroups.close()
+
+
+def processes_of(folder: Path) -> dict[int, str]:
+    """Living processes (command by pid) of a local engine's folder: its jobs' and its shepherds'."""
+    found = {}
+    mark = os.fsencode(folder.resolve()) + b"/"
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            command = Path(f"/proc/{name}/cmdline").read_bytes()
+            if not command:
+                continue  # a zombie, or the kernel's
+            environ = Path(f"/proc/{name}/environ").read_bytes()
+        except OSError:
+            continue
+        if b"TENURE_DONE=" + mark in environ or (mark in command and b"run_shepherd" in command):
+            found[int(name)] = command.replace(b"\0", b" ").decode("utf-8", "replace")[:200]
+    return found
+
+
+SITES: dict[str, Callable[[Path], Site]] = {"fake": FakeSite, "local": LocalSite}
+
+
+def find(engine: Engine, job: str, attempt: int = 1) -> SeenAttempt | None:
+    """An attempt as the engine sees it now."""
+    for seen in engine.see().attempts:
+        if (seen.job, seen.attempt) == (job, attempt):
+            return seen
+    return None
+
+
+def wait_for(
+    site: Site, job: str, attempt: int = 1, *, that: Callable[[SeenAttempt], bool], step_s: float = 0.05
+) -> SeenAttempt:
+    """The attempt as soon as it is so; fails when the site's patience is over."""
+    waited_s = 0.0
+    while True:
+        seen = find(site.engine, job, attempt)
+        if seen is not None and that(seen):
+            return seen
+        assert waited_s <= site.patience_s, f"{job}.{attempt} is still {seen}"
+        site.pass_s(step_s)
+        waited_s += step_s
+
+
+def begun(seen: SeenAttempt) -> bool:
+    return seen.started is not None
+
+
+def ended(seen: SeenAttempt) -> bool:
+    return seen.ended is not None
+
+
+def start(job: str, command: list[str], attempt: int = 1, **more: object) -> Start:
+    """An order to start, on one GPU of n1 unless said otherwise."""
+    plain = Start(f"start {job} {attempt}", job, attempt, "vision", "ann", {"n1": 1}, command, {}, "/", None)
+    return plain._replace(**more)  # type: ignore[arg-type]
+
+
+def stop(job: str, grace_s: float, attempt: int = 1, *, again: str = "") -> Stop:
+    """An order to stop."""
+    return Stop(f"stop {job} {attempt}{again}", job, attempt, grace_s, True, "somebody else's turn")
