@@ -103,8 +103,11 @@ def test_an_unknown_policy_is_told_the_nearest_one() -> None:
     assert "did you mean budget?" in run("simulate", "ai2", "--policy", "budgte").stderr
 
 
-def test_without_a_story_the_audit_says_what_this_release_has() -> None:
-    assert "the live record is not part of this release" in run("audit").stderr
+def test_without_a_story_the_audit_asks_the_server() -> None:
+    told = run("audit", "--url", "http://127.0.0.1:9")
+    assert told.exit_code == 1
+    assert "no answer from http://127.0.0.1:9" in told.stderr
+    assert "tenure serve" in told.stderr
 
 
 def raising(problem: BaseException) -> Any:

@@ -69,13 +69,20 @@ ROOM_OF = {
     "typer": ("cli/",),
     "click": ("cli/",),
     "rich": ("cli/",),
-    "pydantic": ("settings/",),
+    "pydantic": ("settings/", "client/", "engines/slurm/settings.py"),
     "yaml": ("settings/",),
     "matplotlib": ("report/", "simulator/traces/describe_chart.py"),
     "jinja2": ("report/",),
     "pyarrow": ("simulator/traces/",),
     "distributed": ("service/",),
     "dask": ("service/",),
+    "fastapi": ("web/",),
+    "starlette": ("web/",),
+    "uvicorn": ("web/",),
+    "prometheus_client": ("web/",),
+    "httpx": ("client/",),
+    "sqlalchemy": ("ledger/",),
+    "alembic": ("ledger/",),
 }
 FORBIDDEN_FILE_NAMES = {"utils", "util", "common", "helpers", "helper", "base", "misc"}
 

@@ -1,4 +1,4 @@
-"""`tenure audit`: owed and delivered, of a story."""
+"""`tenure audit`: owed and delivered, of a story or of the server's record."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tenure.cli import options
+from tenure.cli.server import Url, client
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
 
 def audit(
     story: Annotated[
-        Path | None, typer.Argument(metavar="STORY", help="A story as --log writes it: .jsonl, .gz, .zst.")
+        Path | None,
+        typer.Argument(
+            metavar="STORY",
+            help="A story as --log writes it: .jsonl, .gz, .zst; default: the server's record.",
+        ),
     ] = None,
     since: Annotated[
         str | None,
@@ -23,6 +28,7 @@ def audit(
     ] = None,
     json: options.Json = None,
     report: options.Report = None,
+    url: Url = None,
 ) -> None:
     """Say what each account was owed and got, how long jobs waited and what was lost.
 
@@ -32,7 +38,11 @@ def audit(
     from tenure.service import audits
 
     results = screen.Results(json, report, inputs=() if story is None else (story,))
-    audited = audits.audit(story, since=since)
+    if story is None:
+        with client(url) as lab, lab.story(since) as told:
+            audited = audits.audit(told)
+    else:
+        audited = audits.audit(story, since=since)
     screen.warn(audited.warnings)
     if report is not None:
         audits.write_page(audited, report)

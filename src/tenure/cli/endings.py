@@ -51,6 +51,9 @@ def _told(problem: Exception) -> int:
     if isinstance(problem, BadInput):
         complain(str(problem))
         return WRONG
+    if (status := _of_server(problem)) is not None:
+        complain(str(problem))
+        return status
     if isinstance(problem, OSError):  # a full disk, a file that went away
         complain(str(problem))
         return FAILED
@@ -60,3 +63,13 @@ def _told(problem: Exception) -> int:
     said = (str(problem).strip().splitlines() or ["no more is known"])[0][:MOST_SAID]
     complain(f"{type(problem).__name__}: {said}\nThis should not happen; {REPORT_TO}.")
     return FAILED
+
+
+def _of_server(problem: Exception) -> int | None:
+    """The status where a server did not answer or refused; None for any other problem."""
+    from tenure.client.errors import ClientError, Refused
+
+    if not isinstance(problem, ClientError):
+        return None
+    wrong = isinstance(problem, Refused) and problem.status in (404, 413, 422)
+    return WRONG if wrong else FAILED

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli import audit, compare, policy, questions, simulate, sweep, trace
+from tenure.cli import audit, compare, jobs, nodes, policy, questions, server, simulate, sweep, tokens, trace
 from tenure.cli.endings import TERMINATED, Answers
 
 app = typer.Typer(
@@ -44,6 +44,23 @@ app.command()(sweep.sweep)
 app.command("what-if")(questions.what_if)
 app.command("next-preempted")(questions.next_preempted)
 app.command()(audit.audit)
+app.command()(server.serve)
+for _command in (
+    jobs.submit,
+    jobs.queue,
+    jobs.show,
+    jobs.why,
+    jobs.cancel,
+    jobs.hold,
+    jobs.release,
+    jobs.stop,
+    jobs.logs,
+    server.account,
+    server.doctor,
+):
+    app.command()(_command)
+app.add_typer(nodes.app, name="node")
+app.add_typer(tokens.app, name="token")
 app.add_typer(trace.app, name="trace")
 app.add_typer(policy.app, name="policy")
 

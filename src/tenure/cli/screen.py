@@ -58,6 +58,27 @@ def console() -> Console:
     return console
 
 
+def watch(draw: Callable[[Console], None], every_s: float) -> None:
+    """Draw again and again in place, until Ctrl-C; once where nobody looks."""
+    from rich.live import Live
+    from rich.text import Text
+
+    if not sys.stdout.isatty():
+        draw(console())
+        return
+    shown = console()
+
+    def picture() -> Text:
+        with shown.capture() as drawn:
+            draw(shown)
+        return Text.from_ansi(drawn.get())
+
+    with Live(picture(), console=shown, auto_refresh=False, screen=False) as live:
+        while True:
+            time.sleep(every_s)
+            live.update(picture(), refresh=True)
+
+
 def warn(warnings: list[str]) -> None:
     """Each warning on a line of its own, on stderr."""
     for warning in warnings:

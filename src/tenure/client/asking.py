@@ -9,9 +9,12 @@ with Client() as lab:
 
 from __future__ import annotations
 
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
@@ -178,6 +181,29 @@ class Client:
         """How each account stands: held, owed, left in the lookback, foreseen."""
         return self._get(Accounts, "accounts")
 
+    @contextmanager
+    def story(self, since: str | None = None) -> Iterator[Path]:
+        """The server's story, as a file that goes when the block ends; measures are of its last `since`."""
+        with tempfile.TemporaryDirectory(prefix="tenure-") as folder:
+            path = Path(folder) / "story.jsonl"
+            try:
+                with self._http.stream(
+                    "GET", "api/v1/story", params={} if since is None else {"since": since}
+                ) as answer:
+                    if answer.status_code != 200:
+                        answer.read()
+                        raise (
+                            _refusal(answer)
+                            if answer.status_code < 500
+                            else ServerUnavailable(_message(answer))
+                        )
+                    with path.open("wb") as out:
+                        for part in answer.iter_bytes():
+                            out.write(part)
+            except httpx.HTTPError as lost:
+                raise self._lost(lost) from None
+            yield path
+
     def audit(self, since: str | None = None) -> dict[str, Any]:
         """The measures of the record: what each account was owed and got."""
         return self._json("GET", "audit", params={"since": since})
@@ -258,9 +284,7 @@ class Client:
             try:
                 answer = self._http.request(method, address, params=asked, json=body, headers=headers)
             except httpx.HTTPError as lost:
-                problem = ServerUnavailable(
-                    f"no answer from {self.place.url} ({_words(lost)}); is `tenure serve` up?"
-                )
+                problem = self._lost(lost)
             except (ValueError, RecursionError) as wrong:  # what is no JSON: nan, a text of half a character
                 raise Refused(f"the question is no JSON: {wrong}") from None
             else:
@@ -273,6 +297,9 @@ class Client:
                 raise problem
             self._wait(pause_s)
         raise AssertionError("unreachable")
+
+    def _lost(self, lost: httpx.HTTPError) -> ServerUnavailable:
+        return ServerUnavailable(f"no answer from {self.place.url} ({_words(lost)}); is `tenure serve` up?")
 
 
 def _beyond(before: str, now: str) -> str:

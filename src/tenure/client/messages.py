@@ -50,7 +50,6 @@ class Submitted(Message):
     receipt: Receipt | None = None
     jobs: list[str] = []
     warnings: list[str] = []
-    repeated: bool = False  #: the same idempotency key was used before: nothing new was submitted
 
 
 class Attempt(Message):

@@ -32,15 +32,11 @@ class Audited:
     scenario: str | None = None  #: text of its file, so that it can be played again
 
 
-def audit(path: Path | None, *, since: str | None = None) -> Audited:
+def audit(path: Path, *, since: str | None = None) -> Audited:
     """Measure a story's file and explain the measures; `since`: only so long before its end.
 
-    Raises BadInput where there is no file, or it is no whole story.
+    Raises BadInput where it is no whole story.
     """
-    if path is None:
-        raise BadInput(
-            "tenure audit", "", "no story", "STORY.jsonl: the live record is not part of this release"
-        )
     try:
         story = read_story(path)
         since_s = None if since is None else _since_s(story, since)

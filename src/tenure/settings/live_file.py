@@ -153,10 +153,24 @@ class LimitsFile(Checked):
     max_gpus: Annotated[int, BeforeValidator(whole(1, 1_000_000, "a number of GPUs"))] | None = None
 
 
+class LocalFile(Checked):
+    """The engine `local`: jobs as processes of this machine."""
+
+    log_bytes: Annotated[int, BeforeValidator(whole(1 << 16, 1 << 50, "a number of bytes"))] = 1 << 30
+    users: Annotated[str, BeforeValidator(one_of("daemon", "switch", "require"))] = "switch"
+    cgroups: Flag = True
+    memory_bytes_per_gpu: (
+        Annotated[int, BeforeValidator(whole(1 << 20, 1 << 50, "a number of bytes"))] | None
+    ) = None
+    most_processes: Annotated[int, BeforeValidator(whole(1, 1 << 22, "a number of processes"))] | None = None
+    keep: Annotated[int, BeforeValidator(within(0, 3650 * DAY_S))] = 30 * DAY_S
+
+
 class LiveFile(Checked):
     """Everything under `live:`."""
 
     limits: LimitsFile | None = None  #: for each researcher
+    engine: dict[Name, dict[str, Any]] = {}  #: by engine: its own keys, which it checks itself
     health_check: HealthCheckFile | None = None
     messages: MessagesFile | None = None
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import structlog
+from anyio import to_thread
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
@@ -14,6 +16,7 @@ from starlette.exceptions import HTTPException
 from tenure import __version__
 from tenure.ledger.records import LedgerError
 from tenure.service.live import record
+from tenure.service.live.aides import Aides
 from tenure.service.live.desk import Desk
 from tenure.service.live.errors import Forbidden, LiveError, NotKnown, NotNow, NoToken, NotReady, Wrong
 from tenure.settings.errors import BadInput
@@ -22,6 +25,7 @@ from tenure.web.bodies import LARGEST, BodyLimit
 from tenure.web.metrics import CONTENT_TYPE, Metrics
 from tenure.web.watching import Watch, Watching
 
+THREADS = 128  #: questions answered at once
 ROUTERS: Sequence[APIRouter] = (jobs.router, lab.router, tokens.router)
 STATUS: dict[type[Exception], int] = {
     NoToken: 401,
@@ -33,15 +37,28 @@ STATUS: dict[type[Exception], int] = {
 }
 
 
-def create_app(desk: Desk, *, largest_body: int = LARGEST, more: Sequence[APIRouter] = ()) -> FastAPI:
+def create_app(
+    desk: Desk,
+    aides: Aides | None = None,
+    *,
+    largest_body: int = LARGEST,
+    more: Sequence[APIRouter] = (),
+) -> FastAPI:
     """The application over a desk. `more`: routers of other rooms, below `/api/v1`."""
-    app = FastAPI(title="Tenure", version=__version__, docs_url="/api/docs", openapi_url="/api/openapi.json")
+    app = FastAPI(
+        title="Tenure",
+        version=__version__,
+        docs_url="/api/docs",
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        lifespan=many_threads,
+    )
     app.state.desk = desk
     app.state.watch = Watch()
     for router in (*ROUTERS, *more):
         app.include_router(router, prefix="/api/v1")
     app.add_api_route("/healthz", healthz, methods=["GET"], tags=["health"])
-    app.state.metrics = Metrics(desk)
+    app.state.metrics = Metrics(desk, aides or Aides(desk))
     app.add_api_route("/metrics", metrics, methods=["GET"], tags=["health"])
     app.add_exception_handler(LiveError, refused)
     app.add_exception_handler(BadInput, refused)
@@ -52,6 +69,13 @@ def create_app(desk: Desk, *, largest_body: int = LARGEST, more: Sequence[APIRou
     app.add_middleware(BodyLimit, largest=largest_body)
     app.add_middleware(Watching, watch=app.state.watch)
     return app
+
+
+@asynccontextmanager
+async def many_threads(app: FastAPI) -> AsyncIterator[None]:
+    """A question may wait for a turn: many wait at once, each in a thread."""
+    to_thread.current_default_thread_limiter().total_tokens = THREADS
+    yield
 
 
 def healthz(request: Request) -> JSONResponse:

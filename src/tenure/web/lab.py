@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
 
 from tenure.client.messages import Accounts, Done, Finding, Node, Server
 from tenure.service.live import acting, audits, record, standings
@@ -41,6 +43,13 @@ def accounts(desk: TheDesk, who: Asker) -> Accounts:
 def audit(desk: TheDesk, who: Asker, since: str | None = None) -> dict[str, Any]:
     """The measures of the record."""
     return audits.measured(desk, who, since)
+
+
+@router.get("/story", response_class=StreamingResponse)
+def story(desk: TheDesk, who: Asker, since: str | None = None) -> StreamingResponse:
+    """The whole story, a JSON object a line: anybody can measure it. `since`: measures are of its end."""
+    first, lines = record.story_lines(desk, who, since)
+    return StreamingResponse(chain([first], lines), media_type="application/x-ndjson")
 
 
 @router.get("/turns/{turn}")

@@ -1,0 +1,98 @@
+"""The lab on a terminal: nodes, accounts, tokens, what a site must still configure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tenure.cli.figures import NOTHING, count, duration, gpu_hours, percent, significant
+from tenure.cli.tables import put, simple_table, tree_rows
+from tenure.cli.tables_of_jobs import WIDE, day
+
+if TYPE_CHECKING:
+    from tenure.client.messages import Accounts, Finding, Node, Token
+
+STATE_STYLE = {"up": "green", "down": "red"}
+
+
+def nodes(console: Console, nodes: Sequence[Node]) -> None:
+    """A node a row."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    table.add_column("node", no_wrap=True, overflow="ellipsis")
+    table.add_column("state", no_wrap=True)
+    table.add_column("free", justify="right", no_wrap=True)
+    table.add_column("GPUs", justify="right", no_wrap=True)
+    table.add_column("type", no_wrap=True)
+    table.add_column("jobs", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("why", no_wrap=True, overflow="ellipsis", ratio=1)
+    for node in nodes:
+        state = Text(node.state, style=STATE_STYLE.get(node.state, "yellow"))
+        why = node.reason if node.seen else "not seen by the engine"
+        if node.empty_by is not None and node.jobs:
+            why = f"empty by {day(node.empty_by)}: {why}"
+        table.add_row(
+            node.node,
+            state,
+            count(node.free),
+            count(node.gpus),
+            node.gpu or NOTHING,
+            " ".join(node.jobs) or NOTHING,
+            why or NOTHING,
+        )
+    console.print(table)
+
+
+def accounts(console: Console, told: Accounts) -> None:
+    """An account a row, for each cluster a table."""
+    wide = console.width >= WIDE
+    for cluster in dict.fromkeys(one.cluster for one in told.accounts):
+        rows = {one.account: one for one in told.accounts if one.cluster == cluster}
+        columns = ["share", "holds", "waiting", "target", "used", "left GPU-h", "owed GPU-h"]
+        columns += ["entitled", "unbudgeted", "next GPU-h"] if wide else ["next"]
+        table = simple_table(f"{cluster}, over the last {duration(told.lookback_s)}", "account", columns)
+        for path, label in tree_rows(list(rows)):
+            one = rows[path]
+            cells = [
+                label,
+                percent(one.share),
+                count(one.running),
+                count(one.waiting_gpus),
+                significant(one.target),
+                percent(one.ratio),
+                gpu_hours(one.left_gpu_h),
+                gpu_hours(one.debt_gpu_h),
+            ]
+            more = [significant(one.entitlement), count(one.unbudgeted)] if wide else []
+            table.add_row(*cells, *more, gpu_hours(one.forecast_gpu_h))
+        table.caption = (
+            "used: of what it was entitled to; owed below 0: in credit; next: what it gets in as long a time"
+            "\nto come, if demand, shares and nodes stay as they are"
+        )
+        put(console, table)
+
+
+def tokens(console: Console, tokens: Sequence[Token]) -> None:
+    """A token a row."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    for name in ("id", "user", "may", "created", "expires"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    table.add_column("note", overflow="ellipsis", no_wrap=True, ratio=1)
+    for one in tokens:
+        ends = f"revoked {day(one.revoked)}" if one.revoked else day(one.expires) if one.expires else "never"
+        may = "everything" if one.admin else "own jobs"
+        table.add_row(one.id, one.user, may, day(one.created), ends, one.note)
+    console.print(table)
+
+
+def doctor(console: Console, findings: Sequence[Finding]) -> None:
+    """A finding a line, its remedy below it."""
+    for one in findings:
+        mark, style = {True: ("ok", "green"), False: ("wrong", "red"), None: ("note", "yellow")}[one.ok]
+        console.print(Text.assemble((f"{mark:<6}", style), f"{one.subject}: {one.text}"))
+        if one.remedy and one.ok is not True:
+            console.print(Text(f"       {one.remedy}", style="dim"))

@@ -1,0 +1,34 @@
+"""Which engine runs the jobs of a lab, by its name; each is imported only where it is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tenure.engines.clock import Clock
+from tenure.engines.protocol import Engine
+from tenure.settings.errors import BadInput, checked, shown
+from tenure.settings.lab import Lab
+from tenure.settings.live_file import LocalFile
+
+ENGINES = ("local", "slurm", "fake")
+
+
+def open_engine(name: str, lab: Lab, data: Path, clock: Clock) -> Engine:
+    """The engine of that name for this lab; it keeps what it must remember in `data`. Raises BadInput."""
+    told = lab.live.engine.get(name, {})
+    if name == "fake":
+        from tenure.engines.fake import FakeCluster
+
+        return FakeCluster.at(data / "fake-cluster.json", {node.name: node.gpus for node in lab.nodes}, clock)
+    if name == "local":
+        from tenure.engines.local.engine import LocalEngine, LocalSettings
+
+        keys = checked(LocalFile, told, file=lab.file, at=("live", "engine", name)).model_dump()
+        settings = LocalSettings(keep_s=keys.pop("keep"), **keys)
+        nodes = {node.name: node.gpus for node in lab.nodes}
+        return LocalEngine(data / "local", nodes, clock=clock, settings=settings)
+    if name == "slurm":
+        from tenure.engines.slurm import SlurmEngine, SlurmSettings
+
+        return SlurmEngine(checked(SlurmSettings, told, file=lab.file, at=("live", "engine", name)), clock)
+    raise BadInput("--engine", "", shown(name), " | ".join(ENGINES))
