@@ -86,7 +86,6 @@ def test_help_imports_nothing_heavy() -> None:
         ("trace", "describe", "no-such-file.csv", "--format", "svf"),
         ("policy", "show", "--policy", "fi-fo"),
         ("policy", "check", "no-such-lab.yaml"),
-        ("audit",),
         ("audit", "no-such-story.jsonl"),
         ("audit", "no-such-story.jsonl", "--json", "."),
     ],
