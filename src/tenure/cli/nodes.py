@@ -65,3 +65,51 @@ def repair(
     if not test and not reason:
         raise typer.BadParameter("--reason says what is being done", param_hint="repair")
     _set(node, "test" if test else "repair", reason, url)
+
+
+@app.command()
+def reserve(
+    nodes: Annotated[
+        list[str], typer.Argument(metavar="NODE…", help="Names, or patterns such as 'jupiter-00*'.")
+    ],
+    *,
+    length: Annotated[str, typer.Option("--for", metavar="4h", help="How long it is out of service.")],
+    begins: Annotated[
+        str, typer.Option("--from", metavar="WHEN", help="A date and time (UTC), or a duration from now.")
+    ] = "now",
+    reason: Reason,
+    url: Url = None,
+    json: options.Json = None,
+) -> None:
+    """A maintenance window: nothing is protected or promised across its beginning."""
+    from tenure.cli import screen, tables_of_lab
+
+    results = screen.Results(json)
+    with client(url) as lab:
+        told = lab.reserve(nodes, begins, length, reason)
+    results.give(told.model_dump(), lambda console: tables_of_lab.reservations(console, [told]))
+
+
+@app.command()
+def reservations(*, url: Url = None, json: options.Json = None) -> None:
+    """Windows in which nodes are out of service: open, or to come."""
+    from tenure.cli import screen, tables_of_lab
+
+    results = screen.Results(json)
+    with client(url) as lab:
+        told = lab.reservations()
+    results.give(
+        {"reservations": [one.model_dump() for one in told]},
+        lambda console: tables_of_lab.reservations(console, told),
+    )
+
+
+@app.command()
+def unreserve(
+    reservation: Annotated[str, typer.Argument(metavar="ID", help="As `reservations` lists it.")],
+    *,
+    url: Url = None,
+) -> None:
+    """Take a reservation back; nodes that it took out come back."""
+    with client(url) as lab:
+        typer.echo(lab.unreserve(reservation).text)

@@ -15,7 +15,7 @@ from tenure.cli.tables import put, simple_table, tree_rows
 from tenure.cli.tables_of_jobs import WIDE, day
 
 if TYPE_CHECKING:
-    from tenure.client.messages import Accounts, Finding, Node, Token
+    from tenure.client.messages import Accounts, Finding, Node, Reservation, Token
 
 STATE_STYLE = {"up": "green", "down": "red"}
 
@@ -44,6 +44,22 @@ def nodes(console: Console, nodes: Sequence[Node]) -> None:
             " ".join(node.jobs) or NOTHING,
             why or NOTHING,
         )
+    console.print(table)
+
+
+def reservations(console: Console, told: Sequence[Reservation]) -> None:
+    """A window a row."""
+    if not told:
+        console.print("no node is reserved")
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    for name in ("id", "from", "until", "state"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("nodes", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("why", no_wrap=True, overflow="ellipsis", ratio=1)
+    for one in told:
+        nodes = f"{len(one.nodes)}: {' '.join(one.nodes)}" if len(one.nodes) > 1 else one.nodes[0]
+        table.add_row(one.id, day(one.begins), day(one.ends), one.state, nodes, f"{one.by}: {one.reason}")
     console.print(table)
 
 

@@ -33,6 +33,7 @@ from tenure.client.messages import (
     NewToken,
     Node,
     Queue,
+    Reservation,
     Server,
     Submitted,
     Token,
@@ -176,6 +177,19 @@ class Client:
     def set_node(self, node: str, state: str, reason: str = "") -> Done:
         """`state`: drain, down, up, repair or test."""
         return self._post(Done, f"nodes/{_part(node)}", {"state": state, "reason": reason})
+
+    def reserve(self, nodes: Sequence[str], begins: str, length: str, reason: str) -> Reservation:
+        """Take nodes out of service from an instant on, for so long. `nodes`: names or patterns."""
+        asked = {"nodes": list(nodes), "from": begins, "for": length, "reason": reason}
+        return self._post(Reservation, "reservations", asked)
+
+    def reservations(self) -> list[Reservation]:
+        """Those that are open or to come."""
+        return self._list(Reservation, "reservations")
+
+    def unreserve(self, reservation: str) -> Done:
+        """Take one back."""
+        return self._post(Done, f"reservations/{_part(reservation)}/cancel", {})
 
     def accounts(self) -> Accounts:
         """How each account stands: held, owed, left in the lookback, foreseen."""

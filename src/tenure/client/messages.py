@@ -182,6 +182,18 @@ class Node(Message):
     empty_by: str | None = None  #: a draining node: when the last protection on it ends
 
 
+class Reservation(Message):
+    """Nodes that an operator takes out of service for a while."""
+
+    id: str
+    nodes: list[str]
+    begins: str
+    ends: str
+    state: str  #: to come, open, over
+    by: str
+    reason: str
+
+
 class AccountUse(Message):
     """How an account stands on a cluster."""
 

@@ -8,8 +8,9 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
-from tenure.client.messages import Accounts, Done, Finding, Node, Server
+from tenure.client.messages import Accounts, Done, Finding, Node, Reservation, Server
 from tenure.service.live import acting, audits, record, standings
+from tenure.service.live import reservations as windows
 from tenure.web.asking import Asker, Body, TheDesk
 
 router = APIRouter(tags=["lab"])
@@ -31,6 +32,24 @@ def nodes(desk: TheDesk, who: Asker) -> list[Node]:
 def set_node(desk: TheDesk, who: Asker, node: str, body: Body) -> Done:
     """`state`: drain, down, up, repair or test, with a reason. Administrators."""
     return acting.set_node(desk, who, node, body)
+
+
+@router.get("/reservations")
+def reservations(desk: TheDesk, who: Asker) -> list[Reservation]:
+    """Windows in which nodes are out of service: open, or to come."""
+    return windows.reservations(desk, who)
+
+
+@router.post("/reservations")
+def reserve(desk: TheDesk, who: Asker, body: Body) -> Reservation:
+    """`nodes` (names or patterns), `from`, `for`, `reason`. Administrators."""
+    return windows.reserve(desk, who, body)
+
+
+@router.post("/reservations/{reservation}/cancel")
+def unreserve(desk: TheDesk, who: Asker, reservation: str) -> Done:
+    """Take it back. Administrators."""
+    return windows.unreserve(desk, who, reservation)
 
 
 @router.get("/accounts")

@@ -1,4 +1,4 @@
-"""What goes on beside the loop of turns: health checks, messages to owners, counts for monitoring.
+"""What goes on beside the loop of turns: health checks, messages to owners, windows of nodes, counts.
 
 None of it is on a turn's way: each looks at the newest view or reads the record, and acts by writing commands
 down as a person would. Only the leader checks nodes and delivers; in shadow mode nobody does.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import structlog
 
 from tenure.core.words import Kind, NodeState, Phase
 from tenure.daemon.health import NodeNow, Step
@@ -21,6 +22,7 @@ from tenure.daemon.tallies import Tallies
 from tenure.daemon.view import View
 from tenure.ledger.records import Asked, LedgerError, NodeEntry, Note
 from tenure.service.live.desk import Desk
+from tenure.service.live.reservations import Keeper
 
 PACE_S = 1.0
 MOST_LINES = 10_000  #: of the record read at a time
@@ -51,9 +53,9 @@ class Aides:
             if live.messages is not None:
                 self.courier = Courier(desk.lab.name, live.messages, LeadersOutbox(desk), clock)
                 self.courier.start()
-        counting = threading.Thread(target=self._count_on, name="tallies", daemon=True)
-        counting.start()
-        self._threads.append(counting)
+        self._repeat("tallies", self.count)
+        if not desk.shadow:
+            self._repeat("reservations", Keeper(desk).look)
 
     def close(self) -> None:
         """End all of it; what has not left is delivered after the next start."""
@@ -63,6 +65,23 @@ class Aides:
                 aide.close()
         for thread in self._threads:
             thread.join(timeout=10)
+
+    def _repeat(self, name: str, step: Callable[[], None]) -> None:
+        """In a thread of its own, once a second until the end. What goes wrong is tried again, and logged."""
+
+        def on() -> None:
+            while not self._stop.wait(PACE_S):
+                try:
+                    step()
+                except LedgerError:  # the loop of turns says so already
+                    continue
+                except Exception:
+                    structlog.get_logger("tenure.aides").exception("unforeseen", aide=name)
+                    self._stop.wait(30 * PACE_S)
+
+        thread = threading.Thread(target=on, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
     # --- nodes -----------------------------------------------------------------------------------------
 
@@ -89,13 +108,6 @@ class Aides:
         self.desk.daemon.wake()
 
     # --- counts ----------------------------------------------------------------------------------------
-
-    def _count_on(self) -> None:
-        while not self._stop.wait(PACE_S):
-            try:
-                self.count()
-            except LedgerError:  # it is asked again, from where it was
-                continue
 
     def count(self) -> None:
         """Count what was recorded since the last time. The first time: from now on."""
