@@ -46,15 +46,14 @@ def events(
         # time never runs backwards in a record: an instant is a place in the order of the numbers
         first = _number_at(connection, stretch.since_t)
         end = _number_at(connection, stretch.until_t)
-        wanted = select(ROW.n, ROW.line).where(ROW.n > stretch.after_number)
-        if job is not None:
-            wanted = wanted.where(ROW.job == job)
-        if stretch.since_t is not None:
-            if first is None:
-                return []
-            wanted = wanted.where(ROW.n >= first)
+        if stretch.since_t is not None and first is None:
+            return []
+        # one lower bound: of two, SQLite may search by the wrong one
+        wanted = select(ROW.n, ROW.line).where(ROW.n > max(stretch.after_number, (first or 0) - 1))
         if end is not None:
             wanted = wanted.where(ROW.n < end)
+        if job is not None:
+            wanted = wanted.where(ROW.job == job)
         wanted = wanted.order_by(ROW.n.desc() if newest else ROW.n).limit(limit)
         found = [with_number(line, n) for n, line in connection.execute(wanted)]
     return found[::-1] if newest else found

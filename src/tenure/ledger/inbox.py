@@ -46,6 +46,7 @@ class Inbox:
         self._waiting: list[_Ticket] = []
         self._writing = False
         self._answered = threading.Condition()
+        self._turns_told = 0
 
     def ask(self, asked: Sequence[Asked]) -> list[int]:
         """Write commands down; their numbers, in the order given.
@@ -101,17 +102,21 @@ class Inbox:
     def wait_answer(self, number: int, timeout_s: float) -> Answer | None:
         """As `answer`, waiting for it; None where it is still unanswered after `timeout_s`."""
         until = time.monotonic() + timeout_s
-        with self._answered:
-            while True:
-                found = self.answer(number)
-                left = until - time.monotonic()
-                if found is not None or left <= 0:
-                    return found
-                self._answered.wait(min(left, POLL_S))
+        while True:
+            with self._answered:
+                seen = self._turns_told
+            found = self.answer(number)  # not under the lock: it may take long, and `tell` must not
+            left = until - time.monotonic()
+            if found is not None or left <= 0:
+                return found
+            with self._answered:
+                if self._turns_told == seen:
+                    self._answered.wait(min(left, POLL_S))
 
     def tell(self) -> None:
         """There are new answers."""
         with self._answered:
+            self._turns_told += 1
             self._answered.notify_all()
 
 
