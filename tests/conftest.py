@@ -17,6 +17,7 @@ from databases import (
     sqlite_url,
 )
 from played import SCENARIOS, Played, play
+from slurm_site import slurm
 
 __all__ = [  # fixtures live where a conftest names them
     "database_url",
@@ -24,6 +25,7 @@ __all__ = [  # fixtures live where a conftest names them
     "postgresql_record_url",
     "postgresql_url",
     "record_url",
+    "slurm",
     "sqlite_record_url",
     "sqlite_url",
     "told",

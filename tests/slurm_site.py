@@ -17,9 +17,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "squeue", "scontrol", "sbatch", "scancel", "sinfo", "sdiag")
 MARK = "TENURE_SLURM_SITE"  #: in the environment of every process of a site: what may be killed by us
 CPUS = 64
+SUBMIT_HOOK = Path(__file__).parents[1] / "examples" / "slurm" / "job_submit.lua"
 
 CONF = """\
 ClusterName=lab
@@ -315,3 +318,18 @@ def _zombie(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
     except OSError:
         return True
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmSite]:
+    """A Slurm of 64 nodes with 8 GPUs each, for one worker's tests. Skips where none can be made."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    site = SlurmSite(tmp_path_factory.mktemp("slurm"), worker=int(worker))
+    try:
+        site.boot(lua=SUBMIT_HOOK.read_text(encoding="utf-8"))
+        yield site
+    finally:
+        site.stop()

@@ -80,7 +80,7 @@ def asked(job: Job, settings: SlurmSettings, node_gpus: int) -> Asked:
     found = Asked({}, "", ours.get("order", ""), ours.get("user", ""), ours.get("notice", ""))
     try:
         spec = {**_from_options(job, settings), **_from_comment(said)}
-        spec["resumable"] = job.requeue and spec["resumable"]
+        spec["resumable"] = job.requeue and job.batch and spec["resumable"]
         spec["gpus"], spec["gpu"] = _gpus(job, settings, node_gpus, spec.get("gpu"))
         if spec["gpu"] is None:
             del spec["gpu"]

@@ -35,7 +35,7 @@ from tenure.engines.slurm.asked import asked
 from tenure.engines.slurm.enrolment import submitted
 from tenure.engines.slurm.note import Note, written
 from tenure.engines.slurm.programs import Failed, Programs, batches
-from tenure.engines.slurm.rows import LIVES, OVER, WAITS, Job, Node, jobs_of, nodes_of
+from tenure.engines.slurm.rows import LIVES, OVER, WAITS, Job, Node, jobs_of, nodes_of, throttles_of
 from tenure.engines.slurm.settings import SlurmSettings
 from tenure.engines.slurm.shared_folder import SharedFolder
 from tenure.engines.slurm.sight import Sight, attempt_of, placed, seen_node, sight_of
@@ -100,7 +100,9 @@ class SlurmEngine:
         self.odd += odd_jobs + odd_nodes
         for job in jobs:
             self._outputs[job.id] = (job.output, job.user)
-        sight = sight_of(jobs, nodes, self.settings, self._folder.said(), at)
+        arrays = any("_" in job.id and job.state in WAITS for job in jobs)
+        throttles = throttles_of(self.programs, self.settings.partition) if arrays else {}
+        sight = sight_of(jobs, nodes, self.settings, self._folder.said(), at, throttles=throttles)
         return sight, [seen_node(node, self._silent_for(node, at), SILENT_FOR_S) for node in nodes], at
 
     def _silent_for(self, node: Node, at: float) -> float:

@@ -33,7 +33,6 @@ class Note(NamedTuple):
     requeue: bool = False
     ended: float | None = None  #: written before Slurm's own record of the end is lost to a requeue
     status: int | None = None  #: wait status, with `ended`
-    done: bool = False  #: with `ended`: it had said that its work is done
 
 
 def written(note: Note) -> str:
@@ -42,17 +41,15 @@ def written(note: Note) -> str:
     for node, gpus in note.nodes.items():
         by_gpus.setdefault(gpus, []).append(node)
     nodes = "+".join(f"{compressed(names)}*{gpus}" for gpus, names in sorted(by_gpus.items()))
-    parts = {
-        "attempt": note.attempt,
-        "restarts": note.restarts,
-        "nodes": nodes,
-        "order": quote(note.order, ""),
-    }
+    parts: dict[str, object] = {"attempt": note.attempt, "restarts": note.restarts, "nodes": nodes}
+    parts |= {"since": f"{note.since:.3f}", "order": quote(note.order, "")}
+    if note.started is not None:
+        parts |= {"started": f"{note.started:.3f}"}
     if note.stop:
         parts |= {"stop": quote(note.stop, ""), "told": f"{note.told:.3f}", "by": f"{note.by:.3f}"}
         parts |= {"requeue": int(note.requeue)}
     if note.ended is not None:
-        parts |= {"ended": f"{note.ended:.3f}", "done": int(note.done)}
+        parts |= {"ended": f"{note.ended:.3f}"}
     if note.status is not None:
         parts |= {"status": note.status}
     return BEGINS + ";".join(f"{key}={value}" for key, value in parts.items())
@@ -81,7 +78,6 @@ def read(text: str) -> Note | None:
             requeue=parts.get("requeue") == "1",
             ended=float(parts["ended"]) if "ended" in parts else None,
             status=int(parts["status"]) if "status" in parts else None,
-            done=parts.get("done") == "1",
         )
     except (KeyError, ValueError) as error:
         raise ValueError(f"a spoiled note: {text[:200]!r}") from error

@@ -39,7 +39,13 @@ class Programs:
 
     def __init__(self, *, timeout_s: float = 5.0, env: Mapping[str, str] | None = None) -> None:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("SQUEUE_", "SINFO_"))}
-        self._env = {**kept, "LC_ALL": "C.UTF-8", **(env or {}), "SLURM_TIME_FORMAT": "%s"}
+        self._env = {
+            **kept,
+            "LC_ALL": "C.UTF-8",
+            **(env or {}),
+            "SLURM_TIME_FORMAT": "%s",
+            "SLURM_BITSTR_LEN": "0",
+        }
         self._timeout_s = timeout_s
 
     def ask(self, *argv: str, text: str | None = None, timeout_s: float | None = None) -> str:

@@ -45,7 +45,8 @@ class Job(NamedTuple):
     ended: float | None
     status: int  #: wait status of the batch script
     restarts: int
-    requeue: bool
+    requeue: bool  #: Slurm may queue it again
+    batch: bool  #: of a script; not salloc, not srun
     dependency: str
     per_job: str  #: GPUs asked for, in Slurm's spelling
     per_node: str
@@ -126,6 +127,7 @@ JOB_FIELDS: tuple[tuple[str, Callable[[str], Any]], ...] = (
     ("exit_code", int),
     ("RestartCnt", int),
     ("Requeue", _flag),
+    ("BatchFlag", _flag),
     ("Dependency", _word),
     ("tres-per-job", _word),
     ("tres-per-node", _word),
@@ -171,6 +173,13 @@ def read_jobs(text: str) -> tuple[list[Job], int]:
         except (ValueError, KeyError):
             odd += 1
     return jobs, odd
+
+
+def throttles_of(programs: Programs, partition: str) -> dict[str, int]:
+    """How many tasks of an array may run at once, by the array's id: `--array=0-9%2`. EngineUnavailable."""
+    text = programs.told("squeue", "-h", "-a", "-t", "PENDING", "-p", partition, "-o", "%i")
+    found = (re.fullmatch(r"(\d+)_\[.*%(\d+)\]", line.strip()) for line in text.splitlines())
+    return {one[1]: int(one[2]) for one in found if one is not None and int(one[2]) > 0}
 
 
 def nodes_of(programs: Programs, partition: str) -> tuple[list[Node], int]:

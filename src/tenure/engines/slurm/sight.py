@@ -16,7 +16,7 @@ of Tenure's that is. A restart count above the note's means: that attempt is ove
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tenure.engines.protocol import SeenArrival, SeenAttempt, SeenNode
@@ -62,7 +62,13 @@ def seen_node(node: Node, silent_for_s: float, patience_s: float) -> SeenNode:
 
 
 def sight_of(
-    jobs: Iterable[Job], nodes: Sequence[Node], settings: SlurmSettings, said: Said, at: float
+    jobs: Sequence[Job],
+    nodes: Sequence[Node],
+    settings: SlurmSettings,
+    said: Said,
+    at: float,
+    *,
+    throttles: Mapping[str, int] | None = None,
 ) -> Sight:
     """
     Attempts and arrivals of all jobs of the partition, and what is still to be done about them.
@@ -82,7 +88,27 @@ def sight_of(
             waits = _lives(job, sight, dead | silent, said)
         if waits:
             sight.arrivals.append(_arrival(job, asked(job, settings, node_gpus)))
+    _throttle(jobs, sight, throttles or {})
     return sight
+
+
+def _throttle(jobs: Sequence[Job], sight: Sight, throttles: Mapping[str, int]) -> None:
+    """`--array=0-9%2`: Slurm would not begin a third task, so it is on hold until one of two has left."""
+    left = dict(throttles)
+    waiting = {arrival.job for arrival in sight.arrivals}
+    for job in jobs:
+        array = job.id.partition("_")[0]
+        if array in left and job.state not in OVER and job.id not in waiting:
+            left[array] -= 1
+    tasks = []
+    for place, arrival in enumerate(sight.arrivals):
+        array, _, task = arrival.job.partition("_")
+        if task.isdigit() and array in left and not arrival.held:
+            tasks.append((array, int(task), place))
+    for array, _, place in sorted(tasks):
+        left[array] -= 1
+        if left[array] < 0:
+            sight.arrivals[place] = sight.arrivals[place]._replace(held=True)
 
 
 def _arrival(job: Job, found: Asked) -> SeenArrival:
@@ -143,7 +169,6 @@ def _requeued(job: Job, note: Note, dead: set[str], said: Said) -> SeenAttempt:
         signal=signal_,
         node_failed=not note.stop,  # or somebody at Slurm: no fault of the job's
         told=bool(note.stop),
-        done=note.done,
         saved=said.saved.get((job.raw, note.restarts, job.user)),
         detail=detail,
     )
