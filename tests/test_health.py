@@ -93,6 +93,7 @@ def test_up_after_a_repair_is_tested_where_the_lab_has_a_check() -> None:
     assert asked_state("repairing", "up", checked=True) == "testing"
     assert asked_state("repairing", "up", checked=False) == "up"
     assert asked_state("draining", "up", checked=True) == "up"  # a drain withdrawn
+    assert asked_state("repairing", "test", checked=False) == "testing"  # by hand, until somebody says `up`
 
 
 def test_a_word_that_means_nothing_there_is_refused_with_what_is_possible() -> None:
@@ -244,3 +245,7 @@ def test_a_step_that_could_not_be_written_down_is_asked_for_again() -> None:
     watch.look()
     assert len(tries) == 2
     watch.close()
+
+
+def test_a_node_that_is_tested_by_hand_waits_for_a_word() -> None:
+    assert findings([NodeNow("n0", "testing", by="pia")], {}, checked=False).steps == []

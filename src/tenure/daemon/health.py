@@ -22,12 +22,19 @@ PROGRAM = "tenure"  #: who acts where a step follows by itself
 #: What a person may ask of a node, from each state; a step that is not here changes nothing or is refused.
 ASKED: Mapping[str, Mapping[str, str]] = {
     "up": {"drain": "draining", "down": "down"},
-    "draining": {"up": "up", "down": "down", "repair": "draining"},
-    "drained": {"repair": "repairing", "up": "testing", "down": "down"},
-    "repairing": {"up": "testing", "down": "down"},
-    "testing": {"up": "up", "repair": "repairing", "down": "down", "drain": "drained"},
-    "down": {"repair": "repairing", "up": "testing"},
+    "draining": {"drain": "draining", "up": "up", "down": "down"},
+    "drained": {
+        "drain": "drained",
+        "repair": "repairing",
+        "test": "testing",
+        "up": "testing",
+        "down": "down",
+    },
+    "repairing": {"repair": "repairing", "test": "testing", "up": "testing", "down": "down"},
+    "testing": {"drain": "drained", "repair": "repairing", "test": "testing", "up": "up", "down": "down"},
+    "down": {"repair": "repairing", "test": "testing", "up": "testing", "down": "down"},
 }
+WORDS = ("drain", "down", "up", "repair", "test")
 OUT_OF_SERVICE = ("down", "drained", "repairing", "testing")
 
 
@@ -91,17 +98,17 @@ def counted(tally: Tally, verdict: Verdict, state: str) -> Tally:
 
 
 def asked_state(state: str, verb: str, *, checked: bool) -> str:
-    """Where a person's word puts a node. `checked`: the lab has a check, so coming back is tested first.
+    """Where a person's word puts a node. `checked`: the lab has a check, so `up` is tested first.
 
     ValueError, saying what is possible, where the word means nothing there.
     """
-    if verb not in ("drain", "down", "up", "repair"):
-        raise ValueError(f"'{verb}' is none of drain, down, up, repair")
+    if verb not in WORDS:
+        raise ValueError(f"'{verb}' is none of {', '.join(WORDS)}")
     new = ASKED[state].get(verb)
     if new is None:
         possible = ", ".join(sorted(ASKED[state]))
         raise ValueError(f"a node that is {state} cannot be told '{verb}' (possible: {possible})")
-    return "up" if new == "testing" and not checked else new
+    return "up" if verb == "up" and not checked else new
 
 
 def needs_person(old: str, new: str, by: str) -> bool:
@@ -153,7 +160,7 @@ def _follows(node: NodeNow, tally: Tally, checked: bool) -> list[Step]:
         return [Step(node.name, "drained", node.by or PROGRAM, node.reason or "empty")]
     if node.state == "drained" and by_checks and checked:
         return [Step(node.name, "testing", CHECKS, f"tested again: {node.reason}")]
-    if node.state == "testing" and not checked:
+    if node.state == "testing" and not checked and node.by in (CHECKS, PROGRAM):
         return [Step(node.name, "up", PROGRAM, "no health check is set")]
     if node.state == "testing" and tally.failed > 0:
         return [Step(node.name, "repairing", CHECKS, _why(tally))]

@@ -7,19 +7,12 @@ from typing import Any
 
 from tenure.client.messages import Done, Node
 from tenure.core.words import NodeState
+from tenure.daemon.health import WORDS, asked_state
 from tenure.service.live.desk import Desk, reason_text
-from tenure.service.live.errors import NotKnown
+from tenure.service.live.errors import NotKnown, NotNow
 from tenure.service.live.people import Who, check_act, check_admin, check_force
 from tenure.settings.errors import BadInput, nearest, shown
 
-#: What people say of a node, and the state it is put into.
-NODE_WORDS = {
-    "up": "up",
-    "drain": "draining",
-    "down": "down",
-    "repair": "repairing",
-    "test": "testing",
-}
 NEEDS_REASON = ("drain", "down", "repair")
 SAID = {"cancel": "cancelled", "hold": "on hold", "release": "released", "stop": "told to stop"}
 
@@ -61,7 +54,7 @@ def nodes(desk: Desk, who: Who) -> list[Node]:
     view = desk.view()
     board, told = view.board, []
     said = desk.ledger.node_states()
-    seen = _unseen(view.engine.remarks)
+    unseen = set(view.missing)
     stays = board.stays
     for row, node in enumerate(view.lab.nodes):
         post = board.posts[row]
@@ -79,29 +72,30 @@ def nodes(desk: Desk, who: Who) -> list[Node]:
                 free=int(post["free"]),
                 jobs=[view.ids[job] for job in here],
                 reason=f"{entry.by}: {entry.reason}" if entry is not None and entry.reason else "",
-                seen=node.name not in seen,
+                seen=node.name not in unseen,
                 empty_by=desk.date(max(ends, default=view.t)) if state == NodeState.DRAINING else None,
             )
         )
     return told
 
 
-def _unseen(remarks: Any) -> set[str]:
-    return {str(remark).split(" ", 1)[0] for remark in remarks if " is not seen" in str(remark)}
-
-
 def set_node(desk: Desk, who: Who, name: str, body: Mapping[str, Any]) -> Done:
-    """Administrators only. Raises NotKnown, Forbidden, BadInput or NotReady."""
+    """Administrators only. Raises NotKnown, Forbidden, BadInput, NotNow or NotReady."""
     check_admin(who, "the state of a node")
     names = [node.name for node in desk.lab.nodes]
     if name not in names:
         raise NotKnown(f"there is no node {name[:60]!r}: {nearest(name, names)}")
     word, reason = body.get("state"), reason_text(body.get("reason"))
-    if not isinstance(word, str) or word not in NODE_WORDS:
-        raise BadInput("node", "state", shown(word), " | ".join(NODE_WORDS))
+    if not isinstance(word, str) or word not in WORDS:
+        raise BadInput("node", "state", shown(word), " | ".join(WORDS))
     if word in NEEDS_REASON and not reason:
         raise BadInput("node", "reason", "nothing", "why, in a few words: it is recorded")
-    desk.obey(who, "node", name, {"state": NODE_WORDS[word], "reason": reason})
+    now = NodeState(int(desk.view().board.posts["state"][names.index(name)])).name.lower()
+    try:
+        state = asked_state(now, word, checked=desk.lab.live.health_check is not None)
+    except ValueError as wrong:
+        raise NotNow(str(wrong)) from None
+    desk.obey(who, "node", name, {"state": state, "reason": reason})
     busy = next(one for one in nodes(desk, who) if one.node == name)
     text = f"node {name} is {busy.state}"
     if busy.jobs:
