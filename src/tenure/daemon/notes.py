@@ -6,12 +6,14 @@ and both ratios (S22), an end that is not of its own making. `daemon/messages.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from tenure.core.explain import explain_stop, span_text
-from tenure.core.words import Rule
+from tenure.core.words import NEVER_S, Rule
+from tenure.daemon.book import Book
 
 
 class Owner(NamedTuple):
@@ -22,6 +24,33 @@ class Owner(NamedTuple):
     name: str = ""
     resumable: bool = True
     max_runtime_s: int | None = None
+    detail: str = ""  #: one line on its newest end
+
+
+def notes_of_turn(book: Book, lines: Sequence[str]) -> list[dict[str, Any]]:
+    """Notes for the story lines of the turn just taken on this book; none where the lab sends no messages."""
+    messages = book.lab.live.messages
+    if messages is None:
+        return []
+    told = [json.loads(line) for line in lines if line.startswith(TOLD) or '"event":"requeued"' in line]
+    if not told:
+        return []
+
+    def owner_of(job: str) -> Owner | None:
+        row = book.row_of(job)
+        if row < 0:
+            return None
+        card, limit_s = book.cards[row], int(book.core.jobs["max_runtime_s"][row])
+        return Owner(
+            user=card.user,
+            account=card.account,
+            name=str(card.spec.get("name") or ""),
+            resumable=bool(book.core.jobs["resumable"][row]),
+            max_runtime_s=None if limit_s >= NEVER_S else limit_s,
+            detail=card.detail,
+        )
+
+    return notes_of(told, owner_of, start=book.start, about=messages.about)
 
 
 def notes_of(
@@ -98,7 +127,7 @@ def _stopped(line: Mapping[str, Any], owner: Owner, turn: _Turn) -> Told:
     held = f"held {line['held_gpu_s'] / 3600:.1f} GPU-hours"
     lost = line.get("lost_gpu_s") or 0
     lost_text = f", of which {lost / 3600:.1f} since its last save are lost" if lost else ""
-    detail = f" ({line['detail']})" if line.get("detail") else ""
+    detail = f" ({owner.detail})" if owner.detail else ""
     then = " It is queued again by itself." if line["job"] in turn.requeued else ""
     if end == "failed":
         return end, f"{who} failed{detail}, attempt {line['attempt']}; it {held}."
@@ -114,6 +143,8 @@ def _stopped(line: Mapping[str, Any], owner: Owner, turn: _Turn) -> Told:
     return "", ""
 
 
+#: How lines begin that somebody may have to be told of: the others need not be read.
+TOLD = tuple(f'{{"event":"{event}"' for event in ("notice", "stopping", "stopped"))
 TELL: Mapping[str, Callable[[Mapping[str, Any], Owner, _Turn], Told]] = {
     "notice": _notice,
     "stopping": _stopping,
