@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tenure.planner.lengths import Atoms, Length, Lognormal, Normal, ShiftedExponential, Uniform
-from tenure.planner.pilots import LEAST_SHARE, Fitted, Pilot, fit
+from tenure.planner.pilots import Fitted, Pilot, fit
 from tenure.planner.run_model import HOURS, Loss, Rate, RunModel, Speed
 from tenure.planner.terms import Overrun, State, Terms
-from tenure.planner.window import Continuous, Offer, Row, best, break_even, continuous, fee_of, judge, spread
+from tenure.planner.window import Continuous, Offer, Row, best, break_even, continuous, judge, spread
 from tenure.settings.plan_units import DAY_S
 from tenure.settings.window_file import DurationFile, WindowFile
 
@@ -36,8 +37,12 @@ class Plan:
     offers: Sequence[Offer]
     rows: Sequence[Row]
     chosen: Row
-    anywhere: Continuous | None
     on_demand_day: float | None
+
+    @cached_property
+    def anywhere(self) -> Continuous | None:
+        """The best of all lengths, for sale or not; None where only offers with fees are known."""
+        return continuous(self.length, self.terms)
 
 
 def plan_window(file: WindowFile, offers: Sequence[Offer], samples: Sequence[float] | None = None) -> Plan:
@@ -59,7 +64,6 @@ def plan_window(file: WindowFile, offers: Sequence[Offer], samples: Sequence[flo
         offers,
         rows,
         chosen,
-        continuous(length, terms),
         file.prices.day("on_demand", file.nodes),
     )
 
@@ -278,10 +282,4 @@ def _drawn(plan: Plan) -> dict[str, Any]:
     }
 
 
-def rerun(plan: Plan, **changed: Any) -> Plan:
-    """The same plan with some of the file's values changed: for sensitivities."""
-    file = plan.file.model_copy(update=changed)
-    return plan_window(file, plan.offers)
-
-
-__all__ = ["Plan", "answer", "fee_of", "lead_s", "plan_window", "rerun", "LEAST_SHARE", "replace"]
+__all__ = ["Plan", "answer", "final_save_s", "lead_s", "plan_window", "run_of", "terms_of", "within_budget"]
