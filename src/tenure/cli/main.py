@@ -57,6 +57,7 @@ for _command in (
     jobs.logs,
     server.account,
     server.doctor,
+    server.replay,
 ):
     app.command()(_command)
 app.add_typer(nodes.app, name="node")

@@ -96,3 +96,28 @@ def account(*, url: Url = None, json: options.Json = None) -> None:
         tables_of_lab.accounts(console, told)
 
     results.give(told.model_dump(), say)
+
+
+def replay(
+    turn: Annotated[int, typer.Argument(metavar="TURN", min=1, help="Its number, as answers name it.")],
+    *,
+    db: Annotated[
+        str | None, typer.Option(metavar="URL", help="A record: a file's path, or postgresql+psycopg://…")
+    ] = None,
+    data: Annotated[Path, typer.Option(metavar="FOLDER", help="… or the folder of a server.")] = Path(
+        ".tenure"
+    ),
+    lab: Annotated[
+        Path | None, typer.Option(metavar="LAB", help="The lab as it was then; default: the record's newest.")
+    ] = None,
+    json: options.Json = None,
+) -> None:
+    """Decide a recorded turn again, from a record or a copy of it. Leaves with 1 where it differs."""
+    from tenure.cli import screen, tables_of_lab
+    from tenure.service.live.replays import replay as again
+
+    results = screen.Results(json)
+    told = again(turn, db=db, data=data, lab=lab)
+    results.give(told, lambda console: tables_of_lab.replayed(console, told))
+    if not told["same"]:
+        raise typer.Exit(1)

@@ -90,7 +90,7 @@ def queue(console: Console, told: Queue) -> None:
     for use in told.clusters:
         console.print(
             f"{use.cluster}: {count(use.healthy)} of {count(use.gpus)} GPUs in service,"
-            f" {count(use.free)} free; {count(use.running)} jobs run, {count(use.waiting)} wait"
+            f" {count(use.free)} free; {_jobs(use.running)} run, {count(use.waiting)} wait"
         )
     if not told.jobs:
         console.print("No job matches." if told.total == 0 else f"{count(told.total)} jobs match.")
@@ -297,8 +297,8 @@ def _standing(console: Console, numbers: Mapping[str, Any]) -> None:
     if "jobs_before" not in numbers:
         return
     console.print(
-        f"Before it: {count(numbers['own_jobs_before'])} jobs of its own account"
-        f" ({count(numbers['own_gpus_before'])} GPUs), in all {count(numbers['jobs_before'])}"
+        f"Before it: {_jobs(numbers['own_jobs_before'])} of its own account"
+        f" ({count(numbers['own_gpus_before'])} GPUs), in all {_jobs(numbers['jobs_before'])}"
         f" ({count(numbers['gpus_before'])} GPUs). Its account is number {numbers['rank']} in order."
     )
     if numbers.get("accounts_ahead"):
@@ -315,6 +315,10 @@ def _standing(console: Console, numbers: Mapping[str, Any]) -> None:
                 count(row["gpus"]),
             )
         put(console, table)
+
+
+def _jobs(number: int) -> str:
+    return "1 job" if number == 1 else f"{count(number)} jobs"
 
 
 def _changes(console: Console, changes: Sequence[Mapping[str, Any]]) -> None:

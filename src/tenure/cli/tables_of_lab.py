@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -112,3 +112,21 @@ def doctor(console: Console, findings: Sequence[Finding]) -> None:
         console.print(Text.assemble((f"{mark:<6}", style), f"{one.subject}: {one.text}"))
         if one.remedy and one.ok is not True:
             console.print(Text(f"       {one.remedy}", style="dim"))
+
+
+def replayed(console: Console, told: Mapping[str, Any]) -> None:
+    """Whether a turn decided again is the same, and what differs."""
+    verdict = "the same again" if told["same"] else "not the same"
+    console.print(Text(f"Turn {told['turn']}, decided again: {verdict}.", style="bold"))
+    console.print(
+        f"The state it was decided on is {'the recorded one' if told['same_state'] else 'another'};"
+        f" the code that decides is {'the same' if told['same_code'] else 'another by now'}."
+    )
+    for event in told["decided"]:
+        mark = " " if event in told["recorded"] else "+"
+        console.print(
+            Text(f"{mark} {event}", style="" if mark == " " else "green"), overflow="ellipsis", no_wrap=True
+        )
+    for event in told["recorded"]:
+        if event not in told["decided"]:
+            console.print(Text(f"- {event}", style="red"), overflow="ellipsis", no_wrap=True)

@@ -35,7 +35,7 @@ class Receipt(Message):
     protected_s: int  #: min(min_runtime, max_protected): never stopped for others so long after a start
     cost_gpu_h: float  #: charged to the account even if the job ends as soon as its protection does
     entitlement: float  #: GPUs of the account now
-    left_gpu_h: float | None = None  #: GPU-hours it has left in the lookback before it is beyond its part
+    left_gpu_h: float | None = None  #: of a whole lookback at its entitlement, what it has not used yet
     buys: str  #: a sentence
     wait: Range | None = None  #: None: not foreseen (the server was busy, or the job waits for another)
     smaller_min_runtime_s: int | None = None
@@ -208,7 +208,7 @@ class AccountUse(Message):
     ratio: float | None
     used_gpu_h: float  #: over the lookback
     entitled_gpu_h: float
-    left_gpu_h: float  #: entitled − used, not below 0
+    left_gpu_h: float  #: of a whole lookback at its present entitlement, what it has not used yet
     debt_gpu_h: float  #: owed to it; below 0 it is in credit
     forecast_gpu_h: float  #: what it gets in the next lookback if all demand stays as it is
 

@@ -125,8 +125,7 @@ def with_one_more(view: View, job: Submission) -> tuple[Lab, Board, int]:
     board = view.scratch()
     row = len(view.core.jobs)
     one = empty(1, view.core.jobs.dtype, first_entry=len(board.entries))
-    door = Door(view.lab, view.gpu_types, leaves_of(view))
-    for name, value in door.columns(job).items():
+    for name, value in door_of(view).columns(job).items():
         one[name] = value
     jobs = np.concatenate([view.core.jobs, one])
     jobs.flags.writeable = False
@@ -145,8 +144,8 @@ def with_one_more(view: View, job: Submission) -> tuple[Lab, Board, int]:
     return view.core._replace(jobs=jobs), board, row
 
 
-def leaves_of(view: View) -> dict[str, int]:
-    """Row of the leaf where the work given to each account runs: its own leaf where others are below it."""
+def door_of(view: View) -> Door:
+    """Checks a job against the lab of the view; work given to an inner account runs as its own leaf."""
     rows = view.lab.rows()
     own = {one.own_leaf_of: row for row, one in enumerate(view.lab.accounts) if one.own_leaf_of is not None}
-    return {path: own.get(row, row) for path, row in rows.items() if path}
+    return Door(view.lab, view.gpu_types, {path: own.get(row, row) for path, row in rows.items() if path})

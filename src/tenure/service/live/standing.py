@@ -20,6 +20,7 @@ from tenure.ledger.ledger import Ledger, open_ledger
 from tenure.ledger.records import LedgerError
 from tenure.service.live.desk import Desk, called
 from tenure.service.live.engines import open_engine
+from tenure.service.live.replays import RECORD_FILE, CannotServe, keep_lab
 from tenure.service.readiness import kernels_ready
 from tenure.settings.errors import BadInput
 from tenure.settings.lab import read_lab
@@ -28,18 +29,10 @@ from tenure.settings.live_job import submission
 ADMIN = "admin"
 TOKEN_FILE = "admin.token"
 LOCK_FILE = "serve.lock"
-RECORD_FILE = "record.db"
 STOP_WITHIN_S = 10.0
 LOOK_EVERY_S = 0.1
 
 Say = Callable[[str], None]
-
-
-class CannotServe(OSError):
-    """The server cannot start here and now; the text says why."""
-
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else "the server cannot start"
 
 
 class Options(NamedTuple):
@@ -68,13 +61,14 @@ def standing(options: Options, say: Say) -> Iterator[tuple[Desk, socket.socket]]
         try:
             record = options.db if options.db is not None else options.data / RECORD_FILE
             ledger = open_ledger(record)
+            stack.callback(ledger.close)
+            keep_lab(ledger, options.lab)
+            _admin_token(options.data, ledger)
         except LedgerError as problem:
             raise CannotServe(f"the record cannot be opened: {problem}") from problem
-        stack.callback(ledger.close)
         clock = RealClock()
         engine = open_engine(options.engine, lab, options.data, clock)
         stack.callback(engine.close)
-        _admin_token(options.data, ledger)
         daemon = Daemon(
             lab,
             ledger,

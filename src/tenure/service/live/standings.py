@@ -41,7 +41,6 @@ def _of_cluster(view: View, cluster: int, now_s: int) -> list[AccountUse]:
             continue  # part of its parent, as people know it
         row = rows[account]
         target, debt = _target(core.accounts, rows, account)
-        left = max(0.0, float(titled[account] - used[account]))
         told.append(
             AccountUse(
                 account=str(paths[account]),
@@ -55,7 +54,7 @@ def _of_cluster(view: View, cluster: int, now_s: int) -> list[AccountUse]:
                 ratio=float(row["ratio"]) if row["ratio"] < FAR else None,
                 used_gpu_h=float(used[account]) / HOUR_S,
                 entitled_gpu_h=float(titled[account]) / HOUR_S,
-                left_gpu_h=left / HOUR_S,
+                left_gpu_h=left_gpu_s(view, row, float(used[account])) / HOUR_S,
                 debt_gpu_h=debt / HOUR_S,
                 forecast_gpu_h=_forecast(row, debt, view.policy.lookback_s) / HOUR_S,
             )
@@ -80,10 +79,14 @@ def _target(accounts: Any, rows: Any, account: int) -> tuple[float, float]:
     return float(rows["target"][below][leaves].sum()), float(rows["debt"][below][leaves].sum())
 
 
-def over_lookback(view: View, cluster: int, account: int, now_s: int) -> tuple[float, float]:
-    """(used, entitled) of a leaf over the lookback, in GPU-seconds."""
-    used, titled = _sums(view, cluster, now_s)
-    return float(used[account]), float(titled[account])
+def left_gpu_s(view: View, standing: Any, used_gpu_s: float) -> float:
+    """What an account may still use of a whole lookback at its present entitlement, in GPU-seconds."""
+    return max(0.0, float(standing["entitled_ugpu"]) / UGPU * view.policy.lookback_s - used_gpu_s)
+
+
+def used_gpu_s(view: View, cluster: int, account: int, now_s: int) -> float:
+    """What a leaf used over the lookback, in GPU-seconds."""
+    return float(_sums(view, cluster, now_s)[0][account])
 
 
 def _sums(view: View, cluster: int, now_s: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

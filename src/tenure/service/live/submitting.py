@@ -13,12 +13,12 @@ from tenure.core.words import NEVER_S, Phase
 from tenure.daemon.view import View
 from tenure.service.live.desk import Desk, called
 from tenure.service.live.errors import Forbidden, NotReady
-from tenure.service.live.foresight import leaves_of
+from tenure.service.live.foresight import door_of
 from tenure.service.live.people import Who, check_submit
-from tenure.service.live.standings import over_lookback
+from tenure.service.live.standings import left_gpu_s, used_gpu_s
 from tenure.service.questions import QUICK_S, Candidate, candidates
 from tenure.settings.errors import BadInput, nearest, shown
-from tenure.settings.job import DEBUG_GPUS, advice
+from tenure.settings.job import DEBUG_GPUS
 from tenure.settings.job_in_lab import account_row, clusters_for
 from tenure.settings.live_job import Submission, elements, submission
 from tenure.settings.units import duration_text
@@ -46,9 +46,11 @@ def submit(
         receipt = receipt_of(desk, view, job, wait_s=PATIENCE_S) if with_receipt else None
         answer = desk.obey(who, "submit", "", {"spec": job.spec()}, key=key)
     jobs = [str(one) for one in answer.get("jobs", ())]
-    warnings = [*_warnings(desk, job), *map(str, answer.get("remarks", ()))]
     return Submitted(
-        job=str(answer["job"]), receipt=receipt, jobs=jobs if job.array is not None else [], warnings=warnings
+        job=str(answer["job"]),
+        receipt=receipt,
+        jobs=jobs if job.array is not None else [],
+        warnings=[str(remark) for remark in answer.get("remarks", ())],
     )
 
 
@@ -74,7 +76,7 @@ def why_if(desk: Desk, who: Who, asked: Mapping[str, Any]) -> Why:
         update={
             "would_change": changes,
             "receipt": receipt_of(desk, view, job, wait_s=PATIENCE_S),
-            "warnings": _warnings(desk, job),
+            "warnings": door_of(view).remarks(job),
         }
     )
 
@@ -160,20 +162,6 @@ def _check_limits(desk: Desk, view: View, who: Who, job: Submission) -> None:
         )
 
 
-def _warnings(desk: Desk, job: Submission) -> list[str]:
-    """What is legal and surely not meant."""
-    told = [] if (said := advice(job, "job")) is None else [said]
-    rows = desk.lab.rows()
-    row = rows.get(job.account, 0)
-    while row > 0:
-        most = desk.lab.accounts[row].max_gpus
-        if most is not None and job.gpus > most:
-            path = desk.lab.accounts[row].path
-            told.append(f"{job.gpus} GPUs are more than max_gpus {most} of {path}: it will never start")
-        row = desk.lab.accounts[row].parent
-    return told
-
-
 # --- the receipt (S22) ------------------------------------------------------------------------------------
 
 
@@ -190,10 +178,9 @@ def receipt_of(desk: Desk, view: View, job: Submission, *, wait_s: float) -> Rec
     if told is not None and not told["starts_now"] and smaller_s is not None:
         other = job.model_copy(update={"min_runtime": smaller_s})
         smaller = desk.foresight.ask(view, other, names, now_s=now_s, wait_s=wait_s)
-    row = leaves_of(view)[job.account]
+    row = door_of(view).leaf_of[job.account]
     cluster = _cluster_of(desk, view, job)
     standing = view.board.standings[cluster * len(view.core.accounts) + row]
-    used_gpu_s, entitled_gpu_s = over_lookback(view, cluster, row, now_s)
     return Receipt(
         account=job.account,
         gpus=job.gpus,
@@ -201,12 +188,12 @@ def receipt_of(desk: Desk, view: View, job: Submission, *, wait_s: float) -> Rec
         protected_s=protected_s,
         cost_gpu_h=job.gpus * protected_s / HOUR_S,
         entitlement=float(standing["entitled_ugpu"]) / UGPU,
-        left_gpu_h=max(0.0, entitled_gpu_s - used_gpu_s) / HOUR_S,
+        left_gpu_h=left_gpu_s(view, standing, used_gpu_s(view, cluster, row, now_s)) / HOUR_S,
         buys=_buys(job, protected_s, view.policy.max_protected_s),
         wait=None if told is None else waits(told, now_s, desk),
         smaller_min_runtime_s=None if smaller is None else smaller_s,
         smaller_wait=None if smaller is None else waits(smaller, now_s, desk),
-        notes=_notes(job, view, silent),
+        notes=_notes(job, silent),
     )
 
 
@@ -222,10 +209,8 @@ def _buys(job: Submission, protected_s: int, most_s: int) -> str:
     return f"at every start, {duration_text(protected_s)}{cut} in which it is not stopped for others"
 
 
-def _notes(job: Submission, view: View, silent: bool) -> list[str]:
+def _notes(job: Submission, silent: bool) -> list[str]:
     notes = []
-    if job.min_runtime == 0:
-        notes.append("no min_runtime was given: the job is unbudgeted")
     if silent:
         notes.append("the engine does not answer: nothing is started or stopped until it does")
     if job.after:
