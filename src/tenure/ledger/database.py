@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, update
@@ -68,19 +69,10 @@ class Database:
         if rows:
             connection.execute(table.insert(), list(rows))
 
-    def put(self, connection: Connection, table: Table, rows: Rows, *, keep: Sequence[str] = ()) -> None:
+    def put(self, connection: Connection, table: Table, rows: Rows, *, keep: tuple[str, ...] = ()) -> None:
         """Insert rows; where the primary key is there already, write all columns anew but those of `keep`."""
-        if not rows:
-            return
-        make = sqlite.insert if self.is_sqlite else postgresql.insert
-        statement = make(table)
-        keys = [column.name for column in table.primary_key]
-        changed = {
-            column.name: statement.excluded[column.name]
-            for column in table.columns
-            if column.name not in keys and column.name not in keep
-        }
-        connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), list(rows))
+        if rows:
+            connection.execute(_upsert(table, keep, self.is_sqlite), list(rows))
 
     def put_if_absent(self, connection: Connection, table: Table, row: Mapping[str, Any]) -> None:
         """Insert a row, unless its primary key is there already."""
@@ -91,6 +83,18 @@ class Database:
 def driver(connection: Connection) -> Any:
     """The driver's own connection, for what must be said outside of any transaction."""
     return connection.connection.driver_connection
+
+
+@cache
+def _upsert(table: Table, keep: tuple[str, ...], is_sqlite: bool) -> sqlite.Insert | postgresql.Insert:
+    statement = (sqlite.insert if is_sqlite else postgresql.insert)(table)
+    keys = [column.name for column in table.primary_key]
+    changed = {
+        column.name: statement.excluded[column.name]
+        for column in table.columns
+        if column.name not in keys and column.name not in keep
+    }
+    return statement.on_conflict_do_update(index_elements=keys, set_=changed)
 
 
 def count_on(connection: Connection, name: str, by: int) -> int:
