@@ -1,0 +1,373 @@
+"""What people ask of a running lab: checked against the book, and turned into news for the core.
+
+Who may ask for what is decided before a command is written down; here it is only whether it can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tenure.core.columns import WHOLE
+from tenure.core.live import News
+from tenure.core.words import NONE, NodeState, Phase
+from tenure.daemon.asked import Dependency
+from tenure.daemon.book import Book, JobCard, NodeWord, make_room
+from tenure.daemon.gather import Gathered
+from tenure.engines.protocol import Enrol
+from tenure.ledger.records import Answer, Command
+from tenure.settings.errors import BadInput, nearest
+from tenure.settings.live_job import Submission, elements, submission
+from tenure.settings.units import share as share_of
+from tenure.settings.units import share_text
+
+NODE_STATES = {
+    "up": NodeState.UP,
+    "draining": NodeState.DRAINING,
+    "down": NodeState.DOWN,
+    "drained": NodeState.DRAINED,
+    "repairing": NodeState.REPAIRING,
+    "testing": NodeState.TESTING,
+}
+WAITS = (Phase.WAITING, Phase.RESTING, Phase.CLAIMING)
+AFTER = "after"  #: who holds a job back while others must end first
+
+EndOf = Callable[[str], str | None]  #: how a job ended that is not in the book any more; None = no such job
+
+
+class Refused(Exception):
+    """The command cannot be obeyed."""
+
+    def __init__(self, sentence: str, status: int = 409) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Desk:
+    """Takes the commands of one turn, in order. `book` is the turn's own copy."""
+
+    def __init__(self, book: Book, news: Gathered, t: int, end_of: EndOf, haunted: frozenset[str]) -> None:
+        self.book = book
+        self.news = news
+        self.t = t
+        self.answers: dict[int, Answer] = {}
+        self.submitted: dict[int, list[int]] = {}  #: rows by the command's number
+        self.changed: set[int] = set()  #: rows of jobs whose card is another now
+        self.enrols: list[Enrol] = []
+        self.shares: list[dict[str, Any]] = []
+        self.asked_nodes: dict[int, NodeState] = {}  #: by row: where people put nodes in this turn
+        self.node_t: dict[int, int] = {}
+        self.withdrawn: list[tuple[str, str]] = []  #: (job at the engine, why it can never run)
+        self._end_of = end_of
+        self._haunted = haunted
+        self._shares_now = book.board.shares.copy()
+
+    def take(self, commands: Sequence[Command], *, keeps_queue: bool = False) -> None:
+        """All of them; each gets an answer, but for submissions that the engine must see first."""
+        for command in commands:
+            asked = command.asked
+            try:
+                if asked.verb == "submit":
+                    body = self._submit(command, keeps_queue)
+                    if body is None:
+                        continue
+                elif asked.verb in VERBS:
+                    body = VERBS[asked.verb](self, asked.subject, asked.by, asked.body)
+                else:
+                    raise Refused(f"nobody knows what '{asked.verb}' means", 422)
+                self.answers[command.number] = Answer(command.number, True, body)
+            except BadInput as error:
+                self.answers[command.number] = _refusal(command, str(error), 422)
+            except Refused as error:
+                self.answers[command.number] = _refusal(command, str(error), error.status)
+
+    # --- jobs -------------------------------------------------------------------------------------------
+
+    def _submit(self, command: Command, keeps_queue: bool) -> dict[str, Any] | None:
+        spec = dict(command.asked.body.get("spec") or {})
+        job = submission(spec)
+        columns = self.book.door.columns(job)
+        for one in job.after:
+            self._look_up(Dependency.of(one))
+        if keeps_queue:
+            order = f"enrol-{command.number}"
+            self.enrols.append(Enrol(order, command.asked.by, spec, job.command, job.env, job.workdir or ""))
+            self.book.enrolled[order] = {"number": command.number, "by": command.asked.by, "spec": spec}
+            return None
+        number = self.book.next_id
+        self.book.next_id += 1
+        told = [""] if job.array is None else [f"_{k}" for k in _numbers(job.array)]
+        make_room(self.book, len(told), 2 * len(told) + len(self.news))
+        array = str(number) if job.array is not None else ""
+        rows = [
+            self.add(f"{number}{element}", job, spec, command.asked.by, columns, array) for element in told
+        ]
+        self.submitted[command.number] = rows
+        jobs = [self.book.cards[row].job for row in rows]
+        return {"job": str(number), "jobs": jobs, "remarks": self.book.door.remarks(job)}
+
+    def add(
+        self,
+        name: str,
+        job: Submission,
+        spec: Mapping[str, Any],
+        user: str,
+        columns: Mapping[str, int],
+        array: str = "",
+    ) -> int:
+        """A job is submitted; held where it was asked to be, or where others must end first. Its row."""
+        held_by, why = "", ""
+        after = tuple(Dependency.of(one) for one in job.after)
+        open_ones = [one for one in after if not self.holds(one)[0]]
+        if job.hold:
+            held_by = user
+        elif open_ones:
+            held_by, why = AFTER, after_text(open_ones)
+        card = JobCard(name, job.account, user, spec, self.t, array, after, held_by, why)
+        row = self.book.add(card, columns)
+        self.news.add(self.t, News.SUBMIT, row)
+        if held_by:
+            note = self.news.note(by=held_by, reason=why or "submitted on hold")
+            self.news.add(self.t, News.HOLD_NEW, row, note=note)
+        self.changed.add(row)
+        return row
+
+    def holds(self, one: Dependency) -> tuple[bool, str]:
+        """(whether a dependency holds by now, why it never will or "")."""
+        ends = self._look_up(one)
+        if any(end == "" for end in ends):
+            return False, ""
+        bad = next((end for end in ends if end != "finished"), None)
+        if one.how == "ok" and bad is not None:
+            return False, f"job {one.job} ended {bad}"
+        return True, ""
+
+    def _look_up(self, one: Dependency) -> list[str]:
+        """How the job, or each element of the array, ended; "" where it has not. Raises Refused."""
+        rows = self._rows(one.job)
+        if rows:
+            return [self.end_of(row) for row in rows]
+        end = self._end_of(one.job)
+        if end is None:
+            raise Refused(f"after: there is no job {one.job}", 422)
+        return [end]
+
+    def end_of(self, row: int) -> str:
+        """How the job of a row ended; "" where it has not."""
+        if self.book.phase(row) != Phase.ENDED:
+            return ""
+        return self._end_of(self.book.cards[row].job) or "ended"
+
+    def _rows(self, subject: str) -> list[int]:
+        """The job of that id, or the elements of the array."""
+        row = self.book.row_of(subject)
+        if row != NONE:
+            return [row]
+        first = self.book.arrays.get(subject)
+        return [] if first is None else list(first)
+
+    def _named(self, subject: str) -> list[int]:
+        rows = self._rows(subject)
+        if not rows:
+            if self._end_of(subject) is not None:
+                raise Refused(f"job {subject} has ended")
+            raise Refused(f"there is no job {subject}", 404)
+        alive = [row for row in rows if self.book.phase(row) != Phase.ENDED]
+        if not alive:
+            raise Refused(f"job {subject} has ended")
+        return alive
+
+    def cancel(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Its owner takes it back."""
+        for row in self._named(subject):
+            note = self.news.note(by=by, reason=body.get("reason"))
+            self.news.add(self.t, News.CANCEL, row, note=note)
+            self.changed.add(row)
+        return {"job": subject}
+
+    def hold(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Do not consider it."""
+        rows = [row for row in self._named(subject) if self.book.phase(row) in WAITS]
+        if not rows:
+            raise Refused(f"job {subject} does not wait: nothing to hold")
+        for row in rows:
+            note = self.news.note(by=by, reason=body.get("reason"))
+            self.news.add(self.t, News.HOLD, row, note=note)
+            self._change(row, held_by=by, detail=str(body.get("reason") or ""))
+        return {"job": subject}
+
+    def release(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Consider it again."""
+        rows = [row for row in self._named(subject) if self.book.phase(row) == Phase.HELD]
+        if not rows:
+            raise Refused(f"job {subject} is not on hold")
+        for row in rows:
+            card = self.book.cards[row]
+            open_ones = [one for one in card.after if not self.holds(one)[0]]
+            if card.held_by == AFTER:
+                raise Refused(f"job {card.job} {after_text(open_ones)}")
+            if open_ones:
+                self._change(row, held_by=AFTER, detail=after_text(open_ones))
+            else:
+                self.let_go(row, by, body.get("reason"))
+        return {"job": subject}
+
+    def let_go(self, row: int, by: str, reason: Any) -> None:
+        """A job on hold waits again."""
+        note = self.news.note(by=by, reason=reason)
+        self.news.add(self.t, News.RELEASE, row, note=note)
+        self._change(row, held_by="", detail="")
+
+    def force(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """A manager stops what the contract would leave running: with name and reason."""
+        reason = str(body.get("reason") or "").strip()
+        if not reason:
+            raise Refused("a forced stop needs a reason: it is written into the record with your name", 422)
+        rows = [row for row in self._named(subject) if self.book.phase(row) == Phase.RUNNING]
+        if not rows:
+            raise Refused(f"job {subject} does not run")
+        for row in rows:
+            attempt = int(self.book.board.stays["attempt"][row])
+            note = self.news.note(by=by, reason=reason)
+            self.news.add(self.t, News.STOP, row, attempt=attempt, note=note)
+            self.changed.add(row)
+        return {"job": subject}
+
+    def _change(self, row: int, **fields: Any) -> None:
+        self.book.cards[row] = self.book.cards[row]._replace(**fields)
+        self.changed.add(row)
+
+    def settle_dependencies(self) -> None:
+        """Jobs whose dependencies hold by now are let go; those of which one never will are cancelled."""
+        for row in sorted(self.book.held_after):
+            card = self.book.cards[row]
+            if self.book.phase(row) != Phase.HELD or card.held_by != AFTER:
+                continue
+            found = [self.holds(one) for one in card.after]
+            never = next((why for _, why in found if why), "")
+            if never:
+                note = self.news.note(by=AFTER, reason=never)
+                self.news.add(self.t, News.CANCEL, row, note=note)
+                self._change(row, detail=never)
+            elif all(done for done, _ in found):
+                self.let_go(row, AFTER, "what it waited for has ended")
+
+    # --- nodes and shares -------------------------------------------------------------------------------
+
+    def node(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """How a node is, by somebody's word."""
+        names = {node.name: row for row, node in enumerate(self.book.lab.nodes)}
+        if subject not in names:
+            raise Refused(f"there is no node {subject}: {nearest(subject, names)}", 404)
+        state = NODE_STATES.get(str(body.get("state")))
+        if state is None:
+            raise Refused(f"a node is one of {', '.join(NODE_STATES)}", 422)
+        row, reason = names[subject], body.get("reason")
+        if state == NodeState.UP and subject in self._haunted:
+            raise Refused(
+                f"something of ours that was given up still runs on {subject}: not before it is gone"
+            )
+        self.set_node(row, state, by, reason)
+        return {"node": subject, "state": str(body["state"])}
+
+    def set_node(self, row: int, state: NodeState, by: str, reason: Any, t: int | None = None) -> None:
+        """A node's state is another from now on."""
+        note = self.news.note(reason=reason, by=by)
+        self.node_t[row] = self.t if t is None else t
+        self.news.add(self.node_t[row], News.NODE, row, value=int(state), note=note)
+        self.asked_nodes[row] = state
+        if state == NodeState.UP:
+            self.book.words.pop(row, None)
+        else:
+            self.book.words[row] = NodeWord(by, str(reason or ""))
+
+    def share(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """An account's part of its parent's is another from now on."""
+        lab = self.book.lab
+        rows = lab.rows()
+        if not subject or subject not in rows:
+            raise Refused(f"there is no account {subject!r}: {nearest(subject, [p for p in rows if p])}", 404)
+        try:
+            new = share_of(body.get("share"))
+        except ValueError as error:
+            raise Refused(f"share: found {body.get('share')!r}; allowed: {error}", 422) from None
+        row, cluster = rows[subject], body.get("cluster")
+        clusters = range(len(lab.clusters))
+        if cluster is not None and cluster not in lab.clusters:
+            raise Refused(f"there is no cluster {cluster}: {nearest(str(cluster), lab.clusters)}", 404)
+        if cluster is not None:
+            chosen = [lab.clusters.index(cluster)]
+        else:
+            chosen = [c for c in clusters if subject not in lab.own_shares[c]] or list(clusters)
+        now = self._shares_now
+        parent = lab.accounts[row].parent
+        siblings = [k for k, a in enumerate(lab.accounts) if a.parent == parent and a.own_leaf_of is None]
+        total = max(int(now[c, siblings].sum()) - int(now[c, row]) + new for c in chosen)
+        if total > WHOLE:
+            above = f" below {lab.accounts[parent].path}" if parent > 0 else ""
+            raise Refused(f"shares{above} would sum to {share_text(total)}; at most 100% are there", 422)
+        old = int(now[chosen[0], row])
+        alike = len(chosen) == len(clusters) and len(set(now[:, row].tolist())) == 1
+        for c in [NONE] if alike else chosen:
+            self._set_share(row, c, new, by=by, reason=body.get("reason"))
+        self._leave_the_rest(parent, siblings)
+        return {"account": subject, "old": old / WHOLE, "new": new / WHOLE}
+
+    def _set_share(self, row: int, cluster: int, new: int, **told: Any) -> None:
+        lab, now = self.book.lab, self._shares_now
+        old = int(now[max(cluster, 0), row])
+        note = {"account": lab.accounts[row].path, "old": old / WHOLE, "new": new / WHOLE}
+        where = {} if cluster == NONE else {"cluster": lab.clusters[cluster]}
+        self.news.notes.append(note | where | {k: v for k, v in told.items() if v not in (None, "")})
+        self.news.add(self.t, News.SHARE, row, value=new, cluster=cluster, note=len(self.news.notes) - 1)
+        now[slice(None) if cluster == NONE else cluster, row] = new
+        self.shares.append(
+            {"account": note["account"], "cluster": where.get("cluster"), "old": old, "new": new}
+            | {"by": told.get("by", ""), "reason": told.get("reason") or ""}
+        )
+
+    def _leave_the_rest(self, parent: int, siblings: Sequence[int]) -> None:
+        """The leaf for the parent's own work has what the others leave."""
+        lab, now = self.book.lab, self._shares_now
+        own = next((k for k, a in enumerate(lab.accounts) if a.own_leaf_of == parent), None)
+        if own is None or parent <= 0:
+            return
+        rest = WHOLE - now[:, list(siblings)].sum(axis=1)
+        changed = [c for c in range(len(rest)) if rest[c] != now[c, own]]
+        alike = len(changed) == len(rest) and len(set(rest.tolist())) == len(set(now[:, own].tolist())) == 1
+        for c in [NONE] if alike else changed:
+            why = "what is left beside the other accounts there"
+            self._set_share(own, c, int(rest[max(c, 0)]), reason=why)
+
+
+VERBS: Mapping[str, Callable[[Desk, str, str, Mapping[str, Any]], dict[str, Any]]] = {
+    "cancel": Desk.cancel,
+    "hold": Desk.hold,
+    "release": Desk.release,
+    "stop": Desk.force,
+    "node": Desk.node,
+    "share": Desk.share,
+}
+
+
+def _numbers(array: str) -> range:
+    found = elements(array)
+    return range(found.first, found.last + 1)
+
+
+def command_line(spec: Mapping[str, Any]) -> list[str]:
+    """What runs, as words; one text is for the shell."""
+    command = spec.get("command") or []
+    return ["/bin/sh", "-c", command] if isinstance(command, str) else [str(word) for word in command]
+
+
+def after_text(open_ones: Sequence[Dependency]) -> str:
+    """What a job that waits for others waits for."""
+    return "waits until these have ended: " + ", ".join(one.text for one in open_ones)
+
+
+def _refusal(command: Command, sentence: str, status: int) -> Answer:
+    return Answer(command.number, False, {"error": sentence, "status": status})
+
+
+__all__ = ["AFTER", "Desk", "EndOf", "Refused", "command_line"]

@@ -1,0 +1,433 @@
+"""The live loop: wake, look, take a turn, record it, carry out its orders, sleep. One leader at a time.
+
+    starting ──lease──► standby ◄──lost── leading ──stop──► stopped
+
+Nothing is decided while the engine is silent or the record cannot be written; nothing is kept in memory that
+is not in the record. A turn that could not be written has not happened.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from tenure.core.kernel import sources_digest
+from tenure.core.policy import Policy
+from tenure.core.words import NEVER_S
+from tenure.daemon.book import Book, new_book
+from tenure.daemon.lab_change import carry_over
+from tenure.daemon.orders import OpenOrders
+from tenure.daemon.patch import apply as apply_patch
+from tenure.daemon.patch import digest_of, dropping, ended_rows, keyframe, keyframe_of
+from tenure.daemon.recover import state_before
+from tenure.daemon.state import State, book_of, state_of
+from tenure.daemon.tell import Teller, story_head
+from tenure.daemon.turn import Inputs, Look, look, next_turn, take_turn
+from tenure.daemon.view import Counters, EngineState, Health, View, view_of
+from tenure.engines.clock import Clock
+from tenure.engines.protocol import Engine, EngineUnavailable, Seen
+from tenure.ledger.events import STORY_HEAD
+from tenure.ledger.ledger import Ledger
+from tenure.ledger.records import (
+    Command,
+    Lease,
+    LedgerError,
+    LedgerUnavailable,
+    NotTheLeader,
+    TurnRow,
+    TurnTaken,
+)
+from tenure.settings.lab import Lab
+
+POLL_S = 1.0  #: how often an engine is asked that says nothing by itself
+LEAST_S = 0.2  #: between two turns, whatever comes
+RETRY_S = 1.0  #: after an engine or a record did not answer
+KEYFRAME_EVERY = 500  #: turns
+MOST_COMMANDS = 2000  #: in one turn
+DROP_FROM = 2000  #: so many ended jobs are left behind at once …
+STALE_AT_MOST = 3  #: times an answer older than the newest is passed over; then it is the clock that jumped
+
+
+class Daemon:
+    """See the module. `start` runs it in a thread of its own; `turn_now` takes one step in the caller's."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        ledger: Ledger,
+        engine: Engine,
+        clock: Clock,
+        *,
+        name: str = "",
+        shadow: bool = False,
+        lease_s: float = 15.0,
+        keyframe_every: int = KEYFRAME_EVERY,
+        policy: Policy | None = None,
+        log: Any = None,
+    ) -> None:
+        self.lab = lab
+        self.ledger = ledger
+        self.engine = engine
+        self.clock = clock
+        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self.shadow = shadow
+        self.counters = Counters()
+        self._lease_s = lease_s
+        self._keyframe_every = keyframe_every
+        self._policy = policy if policy is not None else lab.knobs()
+        self._log = log if log is not None else structlog.get_logger("tenure.daemon")
+        self._wake = threading.Event()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._state = "starting"
+        self._lease: Lease | None = None
+        self._book: Book | None = None
+        self._teller: Teller | None = None
+        self._orders = OpenOrders()
+        self._missing: Mapping[str, float] = {}
+        self._ends: dict[str, str | None] = {}
+        self._again = False
+        self._since_keyframe = 0
+        self._engine = EngineState(engine.name, engine.keeps_queue)
+        self._stale = 0
+        self._asked_at = 0.0  #: our clock at the engine's newest answer
+        self._ledger_error: str | None = None
+        self._view: View | None = None
+        self._last_turn_at: float | None = None
+        engine.on_change(self.wake)
+
+    # --- for everybody ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin, in a thread of its own; returns at once."""
+        self._thread = threading.Thread(target=self._run, name="tenure-daemon", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Let the turn under way end, and give the lead away. What runs goes on running."""
+        self._over.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        self._yield()
+        self._state = "stopped"
+
+    def wake(self) -> None:
+        """Something has changed: look soon. From any thread."""
+        self._wake.set()
+
+    def view(self) -> View | None:
+        """How things stood after the newest recorded turn; None until the record has been read."""
+        return self._view
+
+    def health(self) -> Health:
+        """How the loop is."""
+        since = self._engine.silent_since
+        silent_s = None if since is None else max(0.0, self.clock.now() - since)
+        sentence = {
+            "starting": "reading the record",
+            "standby": "another server leads; this one stands by",
+            "stopped": "stopped",
+        }.get(self._state, "deciding")
+        if self._ledger_error is not None:
+            sentence = f"the record does not answer, so nothing is decided: {self._ledger_error}"
+        elif silent_s is not None:
+            sentence = f"the engine does not answer, so nothing is decided: {self._engine.error}"
+        return Health(
+            leader=self._state == "leading",
+            state=self._state,
+            engine_silent_s=silent_s,
+            ledger_error=self._ledger_error,
+            last_turn_at=self._last_turn_at,
+            sentence=sentence,
+        )
+
+    # --- the loop -----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            began = time.monotonic()
+            try:
+                turned = self.turn_now()
+            except (
+                Exception
+            ):  # a server that stops deciding for ever is worse than one that says so and goes on
+                self._log.exception("turn_failed")
+                self._forget()
+                turned = False
+                self._over.wait(RETRY_S)
+            self._sleep(turned, began)
+        self._yield()
+
+    def _sleep(self, turned: bool, began: float) -> None:
+        if turned:
+            self._over.wait(max(0.0, LEAST_S - (time.monotonic() - began)))
+            if self._again:
+                return
+        wait_s = RETRY_S if self._book is None or self._ledger_error is not None else POLL_S
+        if self._book is not None and self._view is not None and self._view.next_t < NEVER_S:
+            wait_s = min(wait_s, max(0.0, self._book.start + self._view.next_t - self.clock.now()))
+        self._wake.wait(max(0.01, wait_s))
+        self._wake.clear()
+
+    def turn_now(self) -> bool:
+        """One step: whatever is due. True if a turn was taken and recorded."""
+        try:
+            if not self._leads():
+                return False
+            self._carry_out()
+            return self._step()
+        except NotTheLeader as error:
+            self._log.warning("lead_lost", why=str(error))
+            self._forget()
+            self._state = "standby"
+        except TurnTaken as error:
+            self._log.warning("turn_was_written", why=str(error))
+            self._forget()
+        except LedgerUnavailable as error:
+            self._no_ledger(error)
+        return False
+
+    def _leads(self) -> bool:
+        """Take or keep the lead, and know what is recorded; False while another leads."""
+        now = self.clock.now()
+        if self._lease is None:
+            self._lease = self.ledger.lead(self.name, now, self._lease_s)
+            self._ledger_error = None
+            if self._lease is None:
+                self._state = "standby"
+                return False
+            self._log.info("leading", epoch=self._lease.epoch)
+        elif self._lease.until - now < self._lease_s * 2 / 3:
+            self._lease = self.ledger.renew(self._lease, now, self._lease_s)
+            self._ledger_error = None
+        if self._book is None:
+            self._begin()
+        self._state = "leading"
+        return True
+
+    def _begin(self) -> None:
+        """Read the record, or begin one."""
+        identity = self.ledger.begin(self.lab.name, float(int(self.clock.now())))
+        state = state_before(self.ledger, self.ledger.last_turn() + 1)
+        self._orders = OpenOrders(self.ledger.open_orders())
+        self._ends.clear()
+        if state is None:
+            book = new_book(self.lab, self._policy, identity.start)
+            self._teller = self._teller_of(book)
+            self.ledger.set_meta(STORY_HEAD, story_head(book))
+            self._open(book, state_of(book), "opened")
+            return
+        change = carry_over(state, self.lab, self._policy, identity.start)
+        self._teller = self._teller_of(change.book)
+        if change.is_new:
+            self._log.info("lab_changed", changes=list(change.told))
+            self._open(change.book, state_of(change.book), "lab changed")
+        else:
+            self._keep(change.book)
+        self._log.info("recovered", turn=change.book.turn, jobs=change.book.n_jobs, orders=len(self._orders))
+
+    def _teller_of(self, book: Book) -> Teller:
+        return Teller(book.lab, book.policy, book.gpu_types, book.start)
+
+    def _open(self, book: Book, state: State, why: str) -> None:
+        """A turn that is a whole state and nothing else."""
+        assert self._lease is not None
+        book.turn = state.turn = book.turn + 1
+        at = book.start + book.t
+        patch = {"t": book.t, "turn": book.turn, "opened": why}
+        row = TurnRow(
+            book.turn, book.t, at, [], patch, digest_of(book), sources_digest(), keyframe_of(state), [],
+            [], [], [], [],
+        )  # fmt: skip
+        self.ledger.record(row, self._lease)
+        self._since_keyframe = 0
+        self._keep(book)
+
+    def _step(self) -> bool:
+        """Look; if anything is to be done, take a turn, record it, keep it, and carry out what it orders."""
+        assert self._book is not None
+        book, began = self._book, time.perf_counter()
+        seen = self._see()
+        commands = self.ledger.unanswered(MOST_COMMANDS)
+        self._ledger_error = None
+        commands = [one for one in commands if f"enrol-{one.number}" not in book.enrolled]
+        inputs = Inputs(
+            now=self._asked_at if seen is not None else self.clock.now(),
+            seen=seen,
+            commands=commands,
+            unstarted=self._orders.unstarted(),
+            refused=dict(self._orders.refused),
+            ordered=self._orders.open(),
+            missing=self._missing,
+            end_of=self._end_of,
+            keeps_queue=self.engine.keeps_queue,
+        )
+        looked = look(book, inputs)
+        self._notice(looked)
+        due = seen is not None and (next_turn(book) <= looked.t or self._again)
+        if not (commands or looked.has_news or due):
+            return False
+        self._turn(book, inputs, looked, commands)
+        self.counters.turn_s.add(time.perf_counter() - began)
+        self._carry_out()
+        return True
+
+    def _turn(self, book: Book, inputs: Inputs, looked: Look, commands: Sequence[Command]) -> None:
+        assert self._lease is not None
+        assert self._teller is not None
+        outcome = take_turn(book, self._teller, inputs, looked)
+        row = outcome.row
+        self._since_keyframe += 1
+        if self._since_keyframe >= self._keyframe_every:
+            row = row._replace(keyframe=keyframe(outcome.book))
+        self.ledger.record(row, self._lease)
+        if row.keyframe is not None:
+            self._since_keyframe = 0
+        self._again = outcome.again
+        self._orders.add(row.orders)
+        over = [(one.job, one.attempt) for one in row.attempts if one.stopped_t is not None]
+        self.ledger.settle_orders(self._orders.ended(over))
+        self._ends.update((one.job, one.end) for one in row.jobs if one.end)
+        self.counters.turns += 1
+        self.counters.commands += len(row.answers)
+        self._keep(outcome.book, looked.at)
+        self._log.info(
+            "turn",
+            turn=row.turn,
+            t=row.t,
+            events=len(row.events),
+            orders=len(row.orders),
+            commands=len(commands),
+        )
+        if len(ended_rows(outcome.book)) >= DROP_FROM:
+            self._drop(outcome.book)
+
+    def _drop(self, book: Book) -> None:
+        """Leave ended jobs behind: their rows are in the record."""
+        assert self._lease is not None
+        patch = dropping(book)
+        state = state_of(book)
+        apply_patch(state, patch)
+        row = TurnRow(
+            state.turn, state.t, book.start + state.t, [], patch, digest_of(book), sources_digest(),
+            keyframe_of(state), [], [], [], [], [],
+        )  # fmt: skip
+        self.ledger.record(row, self._lease)
+        self._since_keyframe = 0
+        self._keep(book_of(state, self.lab, book.policy, book.start))
+
+    def _keep(self, book: Book, at: float | None = None) -> None:
+        """This is how things stand now."""
+        self._book = book
+        self._last_turn_at = self.clock.now()
+        self.counters.orders_open = len(self._orders)
+        at = book.start + book.t if at is None else at
+        self._view = view_of(book, at, self._engine, sorted(self._missing), next_turn(book))
+
+    def _carry_out(self) -> None:
+        """Whatever is open; what the engine does not take now stays open."""
+        if not len(self._orders) or self.shadow:
+            return
+        carried = self._orders.carry_out(self.engine, self._is_wanted)
+        for row, why in carried.refused:
+            self.counters.orders_refused += 1
+            self._log.warning("order_refused", id=row.id, kind=row.kind, job=row.job, why=why)
+            self._again = self._again or row.kind == "start"
+        if carried.silent:
+            self._silence(carried.silent)
+        self.counters.orders_done += len(carried.settled)
+        self.counters.orders_open = len(self._orders)
+        self.ledger.settle_orders(carried.settled)
+
+    def _is_wanted(self, key: tuple[str, int]) -> bool:
+        """Whether an attempt that is to be started is still one that the record has on nodes."""
+        assert self._book is not None
+        row = self._book.row_of(key[0])
+        return row in self._book.places and int(self._book.board.stays["attempt"][row]) == key[1]
+
+    # --- the engine and the record, when they do not answer -------------------------------------------------
+
+    def _see(self) -> Seen | None:
+        """What the engine shows; None where it is silent, or shows what was before what it showed already."""
+        try:
+            seen = self.engine.see()
+        except EngineUnavailable as error:
+            self._silence(str(error) or "no answer")
+            return None
+        now = self.clock.now()
+        newest = self._engine.seen_at
+        old = newest is not None and (
+            seen.at < newest or (seen.at == newest and now - self._asked_at >= POLL_S)
+        )
+        if old and self._stale < STALE_AT_MOST:
+            self._stale += 1
+            return None
+        self._stale = 0
+        self._asked_at = now
+        if self._engine.silent_since is not None:
+            self._log.info("engine_answers")
+        self._engine = self._engine._replace(seen_at=seen.at, silent_since=None, error="")
+        return seen
+
+    def _silence(self, why: str) -> None:
+        self.counters.engine_errors += 1
+        if self._engine.silent_since is None:
+            self._log.warning("engine_silent", why=why)
+            self._engine = self._engine._replace(silent_since=self.clock.now(), error=why)
+            self._show()
+
+    def _notice(self, looked: Look) -> None:
+        """What is odd, though nothing is to be recorded of it."""
+        if looked.found is None:
+            return
+        self._missing = looked.missing
+        remarks = tuple(looked.remarks)
+        if remarks != self._engine.remarks:
+            for remark in remarks:
+                self._log.warning("remark", text=remark)
+            self._engine = self._engine._replace(remarks=remarks)
+            self._show()
+
+    def _show(self) -> None:
+        """The view, with what is known of the engine now."""
+        if self._view is not None:
+            self._view = self._view._replace(engine=self._engine, missing=tuple(sorted(self._missing)))
+
+    def _no_ledger(self, error: LedgerError) -> None:
+        self.counters.ledger_errors += 1
+        if self._ledger_error is None:
+            self._log.warning("ledger_unavailable", why=str(error))
+        self._ledger_error = str(error) or "no answer"
+
+    def _end_of(self, job: str) -> str | None:
+        """How a job ended that is not on the board: "" while it has not, None where there is none."""
+        if job not in self._ends:
+            row = self.ledger.job(job)
+            if row is None or not row.end:
+                return None if row is None else row.end
+            self._ends[job] = row.end
+        return self._ends[job]
+
+    def _forget(self) -> None:
+        """What is in memory may not be what is recorded: read it again, as a leader chosen anew."""
+        self._lease = None
+        self._book = None
+        self._orders = OpenOrders()
+
+    def _yield(self) -> None:
+        if self._lease is not None:
+            try:
+                self.ledger.yield_lease(self._lease)
+            except LedgerError as error:
+                self._log.warning("lead_not_given_away", why=str(error))
+            self._lease = None
+
+
+__all__ = ["Daemon"]

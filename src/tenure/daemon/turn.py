@@ -1,0 +1,321 @@
+"""One turn of the live loop: from what is seen and asked to what is to be recorded, and ordered after that.
+
+Nothing outside is touched here: the book given stays as it was, and the outcome is a new one with the row
+that records it. Whoever called writes the row, keeps the book, and carries out the orders.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from tenure.core.board import as_kernels_want
+from tenure.core.kernel import sources_digest
+from tenure.core.live import News, live_turn_entry, next_instant_entry
+from tenure.core.tables import Table, columns
+from tenure.core.words import NEVER_S, NONE, Cause, End, NodeState, Phase
+from tenure.daemon.book import Book, NodeWord, make_room
+from tenure.daemon.commands import AFTER, Desk, EndOf, Refused
+from tenure.daemon.gather import Gathered, plain
+from tenure.daemon.outcome import write_up
+from tenure.daemon.patch import digest_of, patch_of
+from tenure.daemon.reconcile import (
+    ENGINE,
+    Ended,
+    Found,
+    Key,
+    Known,
+    KnownNode,
+    NodeNews,
+    Records,
+    reconcile,
+)
+from tenure.daemon.tell import Teller
+from tenure.engines.protocol import Seen, SeenArrival
+from tenure.ledger.records import Answer, Command, TurnRow
+from tenure.settings.errors import BadInput
+from tenure.settings.live_job import submission
+
+SKEW_S = 2.0  #: clocks further apart than this are brought together
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a turn looks at beside the book."""
+
+    now: float  #: epoch, by our clock, when the engine was asked
+    seen: Seen | None  #: None: the engine is silent, and nothing is decided
+    commands: Sequence[Command] = ()
+    unstarted: frozenset[Key] = frozenset()
+    refused: Mapping[Key, tuple[str, bool]] = field(default_factory=dict)
+    ordered: frozenset[tuple[str, str, int]] = frozenset()  #: (kind, job, attempt) of orders still open
+    missing: Mapping[str, float] = field(default_factory=dict)
+    end_of: EndOf = lambda job: None
+    keeps_queue: bool = False
+
+
+class Look(NamedTuple):
+    """What there is to say of an instant before anything is done."""
+
+    t: int
+    at: float  #: epoch, by our clock
+    skew: float  #: by how much the engine's clock is ahead
+    found: Found | None
+
+    @property
+    def missing(self) -> Mapping[str, float]:
+        return {} if self.found is None else self.found.missing
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        return () if self.found is None else self.found.remarks
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the engine shows anything that is to be recorded."""
+        found = self.found
+        return found is not None and any(
+            (
+                found.ended, found.nodes, found.stops, found.forgets, found.arrivals, found.left, found.held,
+                found.released,
+            )
+        )  # fmt: skip
+
+
+class Outcome(NamedTuple):
+    """What a turn made."""
+
+    book: Book
+    row: TurnRow
+    again: bool  #: something that ended may let go what waited for it: another turn is due at once
+
+
+def look(book: Book, inputs: Inputs) -> Look:
+    """Compare the book with what is seen."""
+    seen = inputs.seen
+    skew = 0.0 if seen is None else seen.at - inputs.now
+    skew = skew if abs(skew) >= SKEW_S else 0.0
+    at = inputs.now if seen is None else seen.at - skew
+    t = max(book.t, math.floor(at - book.start))
+    if seen is None:
+        return Look(t, at, skew, None)
+    found = reconcile(records_of(book, inputs, skew), seen, keeps_queue=inputs.keeps_queue)
+    stops = [key for key in found.stops if ("stop", *key) not in inputs.ordered]
+    forgets = [key for key in found.forgets if ("forget", *key) not in inputs.ordered]
+    return Look(t, at, skew, found._replace(stops=stops, forgets=forgets))
+
+
+def take_turn(before: Book, teller: Teller, inputs: Inputs, seen: Look) -> Outcome:
+    """See the module."""
+    book, t, found = before.copy(), seen.t, seen.found
+    book.turn += 1
+    book.calls = [(when, row) for when, row in book.calls if when > t]
+    news = Gathered()
+    desk = Desk(book, news, t, inputs.end_of, frozenset() if found is None else found.haunted)
+    desk.settle_dependencies()
+    desk.take(inputs.commands, keeps_queue=inputs.keeps_queue)
+    ended: dict[Key, Ended] = {}
+    if found is not None:
+        clock = _Clock(before.t, t, book.start + seen.skew)
+        _hear_nodes(book, desk, found, clock)
+        ended = _hear_ends(book, desk, found, clock)
+        _hear_queue(book, desk, found)
+    n_news = len(news)
+    make_room(book, 0, n_news)
+    table = news.table()
+    apply_news(book, table, n_news, t, deciding=found is not None)
+    written = write_up(book, desk, found, ended)
+    row = TurnRow(
+        turn=book.turn,
+        t=t,
+        at=seen.at,
+        news=plain(table, n_news, news.notes, deciding=found is not None),
+        patch=patch_of(before, book),
+        digest=digest_of(before),
+        code=sources_digest(),
+        keyframe=None,
+        events=teller.lines(book, news.notes),
+        jobs=written.jobs,
+        attempts=written.attempts,
+        orders=written.orders,
+        answers=[desk.answers[number] for number in sorted(desk.answers)],
+        shares=desk.shares,
+        notes=written.notes,
+        node_log=written.node_log,
+    )
+    return Outcome(book, row, bool(written.ended) and waits_for_others(book))
+
+
+def apply_news(book: Book, table: Table, n_news: int, t: int, *, deciding: bool) -> None:
+    """Let the core take the news and decide; what it says is on the book's board then."""
+    book.board.counts["n_out"] = book.board.counts["n_placed"] = 0
+    lab, board = as_kernels_want(book.core), as_kernels_want(book.board)
+    live_turn_entry(lab, board, book.policy, columns(table), n_news, int(deciding), t)
+    book.t = t
+
+
+def waits_for_others(book: Book) -> bool:
+    """Whether a job is held back until others have ended."""
+    return any(book.cards[row].held_by == AFTER for row in book.held_after)
+
+
+def next_turn(book: Book) -> int:
+    """The second at which a turn is due though nothing happens; NEVER_S = none."""
+    lab, board = as_kernels_want(book.core), as_kernels_want(book.board)
+    due = int(next_instant_entry(lab, board, book.policy, book.t))
+    plan = book.board.stays["plan"]
+    calls = [when for when, row in book.calls if plan[row] != NONE]
+    return max(book.t, min(due, min(calls, default=NEVER_S)))
+
+
+class _Clock(NamedTuple):
+    """Instants of the engine as seconds of the record: between the last turn's and this one's."""
+
+    last_t: int
+    t: int
+    zero: float  #: what the engine's clock showed at t = 0
+
+    def second(self, at: float) -> int:
+        return min(self.t, max(self.last_t, math.floor(at - self.zero)))
+
+
+def records_of(book: Book, inputs: Inputs, skew: float) -> Records:
+    """What is recorded, as far as the engine can know of it; instants by the engine's clock."""
+    board, zero, nodes = book.board, book.start + skew, book.lab.nodes
+    attempts: dict[Key, Known] = {}
+    for row, place in book.places.items():
+        stay = board.stays[row]
+        attempts[book.cards[row].job, int(stay["attempt"])] = Known(
+            phase=Phase(int(stay["phase"])),
+            cause=Cause(int(stay["cause"])),
+            started=zero + int(stay["started_s"]),
+            started_n=int(book.marks["started_n"][row]),
+            stopped_n=int(book.marks["stopped_n"][row]),
+            stop=zero + int(stay["stop_s"]),
+            nodes=frozenset(nodes[node].name for node, _ in place),
+        )
+    return Records(
+        attempts=attempts,
+        nodes={
+            node.name: KnownNode(
+                NodeState(int(board.posts["state"][row])), book.words.get(row, NodeWord()).by, node.gpus
+            )
+            for row, node in enumerate(nodes)
+        },
+        is_ours=_ours(book, inputs.end_of),
+        unstarted=inputs.unstarted,
+        refused=inputs.refused,
+        missing=inputs.missing,
+        waiting=_waiting(book) if inputs.keeps_queue else {},
+    )
+
+
+def _ours(book: Book, end_of: EndOf) -> Callable[[str, int], bool]:
+    def is_ours(job: str, attempt: int) -> bool:
+        row = book.row_of(job)
+        if row != NONE:
+            return attempt <= int(book.board.stays["attempt"][row])
+        return end_of(job) is not None
+
+    return is_ours
+
+
+def _waiting(book: Book) -> dict[str, bool]:
+    waits = (Phase.WAITING, Phase.RESTING, Phase.CLAIMING, Phase.HELD)
+    phase = book.board.stays["phase"][: book.n_jobs]
+    return {
+        book.cards[row].job: book.cards[row].held_by == ENGINE
+        for row in np.flatnonzero(np.isin(phase, waits)).tolist()
+    }
+
+
+def _hear_nodes(book: Book, desk: Desk, found: Found, clock: _Clock) -> None:
+    """Nodes by the engine's word, unless a person spoke of them in this turn."""
+    rows = {node.name: row for row, node in enumerate(book.lab.nodes)}
+    for told in found.nodes:
+        row = rows[told.node]
+        if row in desk.asked_nodes:
+            continue
+        word = book.words.get(row)
+        by = word.by if word is not None and told.state == NodeState.DOWN else ENGINE
+        reason = told.reason or {NodeState.UP: "it is back"}.get(told.state, "")
+        desk.set_node(row, told.state, by, reason, _when(told, found, clock))
+
+
+def _when(told: NodeNews, found: Found, clock: _Clock) -> int:
+    """A node died when the first attempt that it took along ended, if the engine knows."""
+    if told.state != NodeState.DOWN:
+        return clock.t
+    ends = [one.at for one in found.ended if one.end == End.NODE_FAILED and told.node in one.nodes]
+    return clock.second(min(ends)) if ends else clock.t
+
+
+def _hear_ends(book: Book, desk: Desk, found: Found, clock: _Clock) -> dict[Key, Ended]:
+    """Attempts that ended; those that a node takes along at that very second are its own news."""
+    dying = {row for row, state in desk.asked_nodes.items() if state == NodeState.DOWN}
+    down_t = {book.lab.nodes[row].name: desk.node_t[row] for row in dying}
+    for one in found.ended:
+        row = book.row_of(one.job)
+        second = max(clock.second(one.at), int(book.board.stays["started_s"][row]))
+        if one.end == End.NODE_FAILED and any(down_t.get(node, NEVER_S) <= second for node in one.nodes):
+            continue
+        saved = NONE if one.saved is None else math.floor(one.saved - clock.zero)
+        desk.news.add(
+            second,
+            News.ENDED,
+            row,
+            place=one.place[1:],
+            value=int(one.end),
+            attempt=one.attempt,
+            saved_s=max(NONE, min(saved, second)),
+        )
+    return {(one.job, one.attempt): one for one in found.ended}
+
+
+def _hear_queue(book: Book, desk: Desk, found: Found) -> None:
+    """Where the engine keeps the queue: jobs that came, left, were held or released behind our back."""
+    for arrival in found.arrivals:
+        _arrive(book, desk, arrival)
+    for job in found.left:
+        row = book.row_of(job)
+        note = desk.news.note(by=ENGINE, reason="it left the engine's queue")
+        desk.news.add(desk.t, News.CANCEL, row, note=note)
+        desk.changed.add(row)
+    for job in found.held:
+        if book.phase(book.row_of(job)) != Phase.HELD:
+            desk.hold(job, ENGINE, {"reason": "held at the engine"})
+    for job in found.released:
+        if book.phase(book.row_of(job)) == Phase.HELD:
+            desk.let_go(book.row_of(job), ENGINE, "released at the engine")
+
+
+def _arrive(book: Book, desk: Desk, arrival: SeenArrival) -> None:
+    """A job that the engine has: its own id, whoever submitted it."""
+    pending = book.enrolled.pop(arrival.enrolled, None) if arrival.enrolled else None
+    spec = dict(arrival.spec if pending is None else pending["spec"])
+    user = arrival.user if pending is None else str(pending["by"])
+    number = None if pending is None else int(pending["number"])
+    try:
+        if arrival.refused:
+            raise Refused(arrival.refused, 422)
+        job = submission({"command": ["(at the engine)"]} | spec)
+        cols = book.door.columns(job)
+        make_room(book, 1, 2 + len(desk.news))
+        row = desk.add(arrival.job, job, spec, user, cols)
+        remarks = book.door.remarks(job)
+    except (BadInput, Refused) as error:
+        if number is not None:
+            desk.answers[number] = Answer(number, False, {"error": str(error), "status": 422})
+        desk.withdrawn.append((arrival.job, str(error)))
+        return
+    if number is not None:
+        desk.submitted[number] = [row]
+        body = {"job": arrival.job, "jobs": [arrival.job], "remarks": remarks}
+        desk.answers[number] = Answer(number, True, body)
+
+
+__all__ = ["Inputs", "Look", "Outcome", "apply_news", "look", "next_turn", "records_of", "take_turn"]
