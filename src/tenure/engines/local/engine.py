@@ -29,6 +29,7 @@ from tenure.engines.local.processes import (
     boot_mark,
     modified,
     read_record,
+    remove_cgroups,
     send,
     sync_folder,
     write_record,
@@ -46,7 +47,7 @@ from tenure.engines.protocol import (
     Stop,
 )
 
-MOST_TRIES = 6  #: shepherds that may fail to begin an attempt before it counts as failed by the machine
+MOST_TRIES = 8  #: shepherds that may fail to begin an attempt before it counts as failed by the machine
 LOOK_S, GLANCE_S = 1.0, 0.1  #: how often the watching thread looks; while something is to begin
 SHEPHERD = str(Path(__file__).with_name("run_shepherd.py"))
 
@@ -273,6 +274,7 @@ class LocalEngine:
                 raise OrderRefused(f"attempt {order.attempt} of job {order.job} is still running")
             attempt.reap()
             attempt.let_go()
+            remove_cgroups([f"{parent}/{name}" for parent in self.cgroups.parents])
             os.rename(attempt.folder, self._over / name)
             del self._attempts[name]
 
@@ -292,7 +294,7 @@ class LocalEngine:
         path = attempt.path
         errors = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         attempt.tries += 1
-        attempt.next_try_s = time.monotonic() + min(30.0, 0.5 * 2**attempt.tries)
+        attempt.next_try_s = time.monotonic() + min(30.0, 0.1 * 2**attempt.tries)
         attempt.spawned = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-S", "-X", "utf8", SHEPHERD, path],
@@ -418,7 +420,7 @@ class LocalEngine:
     def _tidy(self) -> None:
         """Take away what was never finished, and what was kept long enough."""
         for name in os.listdir(self._here):
-            if name.startswith(".new-"):
+            if name.startswith(".new-") or Attempt.read(self._here / name) is None:
                 shutil.rmtree(self._here / name, ignore_errors=True)
         oldest = time.time() - self.settings.keep_s
         for entry in os.scandir(self._over):

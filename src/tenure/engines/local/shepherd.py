@@ -44,6 +44,7 @@ from tenure.engines.local.processes import (
 
 PULSE_S = 2.0  #: longest time between two looks at the folder; a signal comes sooner
 QUICK_S = 0.1
+ADOPTED_S = 0.4  #: between two looks at processes that are not its own
 SWEEP_S = 0.02  #: between the first two rounds of killing; then ever longer, up to a second
 HEAD_BYTES, TAIL_BYTES = 1 << 16, 1 << 20  #: what is left of a log that grew too long
 ROOM_BYTES = 4096  #: kept free for the last word, so that it can be said on a full disk
@@ -70,6 +71,8 @@ class Shepherd:
         self.shutdown = False
         self.killed = False
         self.sweep_s = SWEEP_S
+        self.known: dict[int, int] = {}  #: its processes when last looked at: ticks by pid
+        self.strangers: dict[int, int] = {}  #: those that are surely not its own, likewise
         self.trouble = -1  #: read end of a pipe on which the child says why it could not begin
         self.log_bytes = 0
         self.pulse_s = QUICK_S
@@ -160,7 +163,10 @@ class Shepherd:
                 pause_s = self.sweep_s
                 self.sweep_s = min(1.0, 2 * self.sweep_s)
             else:
-                pulse_s = self.pulse_s if self.ours and self.status is None else QUICK_S
+                pulse_s = QUICK_S if self.status is not None else self.pulse_s
+                if not self.ours and self.status is None:
+                    self.members()  # while its processes can still be told by descent
+                    pulse_s = ADOPTED_S
                 pause_s = min(pulse_s, due_s - now_s)
             if select.select([wake], [], [], pause_s)[0]:
                 self.hear(os.read(wake, 4096))
@@ -244,23 +250,30 @@ class Shepherd:
         """(pid, ticks) of every process of the attempt, however it forked away."""
         if self.ours and self.childless:
             return []  # every orphan of ours becomes our child: none means that there are none
-        numbers = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+        numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
         stats = {pid: found for pid in numbers if (found := stat_of(pid)) is not None}
-        inside = {pid for folder in self.cgroups[:1] for pid in procs_of(folder)}
-        if self.ours:
-            known = {os.getpid()}
-            while True:
-                more = {pid for pid, found in stats.items() if found[1] in known} - known
-                if not more:
-                    break
-                known |= more
-            inside |= known - {os.getpid()}
-        else:
-            mark = os.fsencode(f"TENURE_MARK={self.order['env']['TENURE_MARK']}")
-            for pid, found in stats.items():
-                if found[3] >= self.ticks and (found[2] == self.main or has_mark(pid, mark)):
-                    inside.add(pid)
-        return [(pid, stats[pid][3]) for pid in inside if pid in stats and stats[pid][0] not in "ZX"]
+        inside = {pid for folder in self.cgroups[:1] for pid in procs_of(folder) if pid in stats}
+        inside |= {os.getpid()} if self.ours else self._recognized(stats)
+        while more := {pid for pid, found in stats.items() if found[1] in inside} - inside:
+            inside |= more
+        self.known = {pid: stats[pid][3] for pid in inside - {os.getpid()}}
+        return [(pid, ticks) for pid, ticks in self.known.items() if stats[pid][0] not in "ZX"]
+
+    def _recognized(self, stats: dict[int, tuple[str, int, int, int]]) -> set[int]:
+        """Processes that another shepherd's attempt surely has: known before, or of its session as long as
+        that has its first process (a number may be given anew), or with its mark in their environment.
+        """
+        mark = os.fsencode(f"TENURE_MARK={self.order['env']['TENURE_MARK']}")
+        first_is_there = self.main in stats and stats[self.main][3] == self.ticks
+        found = {pid for pid, ticks in self.known.items() if pid in stats and stats[pid][3] == ticks}
+        for pid, (_, _, session, ticks) in stats.items():
+            if ticks < self.ticks or self.strangers.get(pid) == ticks:
+                continue
+            if (first_is_there and session == self.main) or has_mark(pid, mark):
+                found.add(pid)
+            else:
+                self.strangers[pid] = ticks
+        return found
 
     def kill(self) -> None:
         """SIGKILL everything of it, as one where the machine's cgroups can."""
