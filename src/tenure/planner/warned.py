@@ -57,13 +57,15 @@ def _never(plan: Plan) -> Warned | None:
         if left_out > 1e-4:
             return Warned(
                 "may never end",
-                f"with chance {left_out:.1%} the failure rate is so high that the run never ends (λL near 1); "
+                f"with chance {left_out:.1%} the failure rate is so high that the run never ends (λL near "
+                f"1); "
                 "those rates are left out of every figure here",
             )
     if bred > BRED_MUCH:
         return Warned(
             "compounding failures",
-            f"each failure brings {bred:.2f} more in the time it costs: lost time is {1 / (1 - bred):.2f} times "
+            f"each failure brings {bred:.2f} more in the time it costs: lost time is {1 / (1 - bred):.2f} "
+            f"times "
             "what a first-order sum says, and from λL = 1 on the run never ends",
         )
     return None
@@ -100,7 +102,8 @@ def _pilot_that_lied(plan: Plan) -> Warned | None:
     if fitted.share < LEAST_SHARE:
         return Warned(
             "pilot that lied",
-            f"the largest pilot ran on {fitted.share:.0%} of the target's nodes, below a quarter: its speed is "
+            f"the largest pilot ran on {fitted.share:.0%} of the target's nodes, below a quarter: its "
+            f"speed is "
             f"carried {1 / fitted.share:.0f} times beyond what was seen (spread widened {fitted.widened:.1f} "
             "times); measure on a quarter, or replace it by the whole gang's probe before the window starts",
         )
@@ -117,7 +120,8 @@ def _few_failures(plan: Plan) -> Warned | None:
         "few failures seen",
         f"{failures.seen.events:g} in {failures.seen.node_days:g} node-days leave the rate at "
         f"{run.rate.per_node_day:.3g} ± {(run.rate.shape or 1) ** 0.5 / run.rate.node_days:.2g} per node-day "
-        f"(prior: {failures.prior.shape:g} in {failures.prior.node_days:g}); the 95 % length is {tail:.1f} days",
+        f"(prior: {failures.prior.shape:g} in {failures.prior.node_days:g}); the 95 % length is "
+        f"{tail:.1f} days",
     )
 
 
@@ -133,8 +137,10 @@ def _late_start(plan: Plan) -> Warned | None:
     three, day = judge(plan.length, plan.terms, later)
     return Warned(
         "late start",
-        "no time is planned between the window's start and the first step: 3 hours lost there move the chance "
-        f"of an overrun from {plan.chosen.p_overrun:.1%} to {three.p_overrun:.1%}, a day to {day.p_overrun:.1%} "
+        "no time is planned between the window's start and the first step: 3 hours lost there move the "
+        "chance "
+        f"of an overrun from {plan.chosen.p_overrun:.1%} to {three.p_overrun:.1%}, a day to "
+        f"{day.p_overrun:.1%} "
         f"(+{day.cost - plan.chosen.cost:,.0f})",
     )
 
@@ -145,12 +151,14 @@ def _lost_final_checkpoint(plan: Plan) -> Warned | None:
         known = f" (it takes {save:.0f} s)" if save else ""
         return Warned(
             "lost final checkpoint",
-            f"no time is planned for the last save before the end{known}: give lead.drain, or params and store",
+            f"no time is planned for the last save before the end{known}: give lead.drain, or params and "
+            f"store",
         )
     if save is not None and save > 600:
         return Warned(
             "lost final checkpoint",
-            f"the last save takes {save / 60:.0f} minutes, more than the ten a provider's warning leaves: it must "
+            f"the last save takes {save / 60:.0f} minutes, more than the ten a provider's warning leaves: "
+            f"it must "
             "be begun by the clock, not by the warning",
         )
     return None
@@ -182,7 +190,8 @@ def _over_budget(plan: Plan) -> Warned | None:
         return None
     return Warned(
         "over budget",
-        f"every window passes {risk.amount:,.0f} with a chance above {risk.probability:.0%}: the cheapest is shown",
+        f"every window passes {risk.amount:,.0f} with a chance above {risk.probability:.0%}: the cheapest "
+        f"is shown",
     )
 
 
