@@ -18,7 +18,7 @@ from tenure.planner.gang import (
     Linear,
     Trickle,
     Zone,
-    assembly_rounds_h,
+    assemble,
     attempts_all_or_nothing,
     p_all_at_once,
     rounds_keep,
@@ -359,9 +359,16 @@ def test_nodes_that_wait_for_the_last_one_are_paid():
     within(trickle.mean_h(32), 72, 1e-9)
 
 
+def test_what_came_early_is_paid_until_the_last_comes():
+    """Without a zone: a node comes after 1/a rounds, the last one after as many as keep-and-retry takes."""
+    drawn = assemble(np.random.default_rng(1), 32, 0.9, 0.25, None, 100_000)
+    within(drawn.hours.mean(), (rounds_keep(32, 0.9) - 1) * 0.25, 0.002)
+    within(drawn.held_node_h.mean(), 32 * (rounds_keep(32, 0.9) - 1 / 0.9) * 0.25, 0.05)
+
+
 @pytest.mark.parametrize(("zone", "mean", "p90"), [(Zone(24, 12), 4.4, 15), (Zone(6, 48), 46, None)])
 def test_a_zone_that_closes_makes_gangs_wait(zone, mean, p90):
-    hours = assembly_rounds_h(np.random.default_rng(7), 32, 0.95, 0.25, zone, 400_000)
+    hours = assemble(np.random.default_rng(7), 32, 0.95, 0.25, zone, 400_000).hours
     assert hours.mean() == pytest.approx(mean, rel=0.05)
     if p90:
         assert np.quantile(hours, 0.9) == pytest.approx(p90, rel=0.05)

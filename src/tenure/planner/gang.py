@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from scipy import special
 Array = NDArray[np.floating]
 HOURS = 24.0
 FEWEST_ROUNDS_LEFT = 1e-13
+MOST_ROUNDS = 1_000_000  #: a gang that takes more is given up
 
 
 def p_all_at_once(nodes: int, success: float) -> float:
@@ -121,30 +123,44 @@ class Zone:
     tight_h: float
 
 
-def assembly_rounds_h(
+class Assembled(NamedTuple):
+    """Drawn gangs, keep-and-retry. `hours`: until the last node; `held_node_h`: of all nodes until then."""
+
+    hours: Array
+    held_node_h: Array
+
+
+def assemble(
     rng: np.random.Generator, nodes: int, success: float, round_h: float, zone: Zone | None, n: int
-) -> Array:
-    """Hours until the last node is there, keep-and-retry, drawn `n` times; the first round is at 0."""
-    upto = rounds_upto(nodes, success)
-    needed = np.searchsorted(upto, rng.random(n), side="left")
-    if zone is None:
-        return (needed - 1) * round_h
-    hours = np.zeros(n)
-    tight = rng.random(n) < zone.tight_h / (zone.open_h + zone.tight_h)
-    hours += _next_round(rng.exponential(zone.tight_h, n), round_h) * tight
-    # an open spell that began at a moment holds the rounds up to its end; memoryless, so begin anew each time
-    left = needed.copy()
+) -> Assembled:
+    """Draw `n` gangs round by round; the first round is at 0, what came is kept and paid until the last."""
+    hours, held = np.zeros(n), np.zeros(n)
+    if zone is not None:
+        tight = rng.random(n) < zone.tight_h / (zone.open_h + zone.tight_h)
+        hours += tight * _next_round(rng.exponential(zone.tight_h, n), round_h)
+    missing = np.full(n, nodes)
     going = np.arange(n)
-    while len(going):
-        spell = rng.exponential(zone.open_h, len(going))
-        held = np.floor(spell / round_h).astype(np.int64) + 1  # rounds at 0, 1, … within the spell
-        done = held >= left[going]
-        hours[going[done]] += (left[going[done]] - 1) * round_h
-        going, spell, held = going[~done], spell[~done], held[~done]
-        left[going] -= held
-        wait = spell + rng.exponential(zone.tight_h, len(going))
-        hours[going] += np.maximum(_next_round(wait, round_h), held * round_h)
-    return hours
+    for _ in range(MOST_ROUNDS):
+        missing[going] -= rng.binomial(missing[going], success)
+        going = going[missing[going] > 0]
+        if not len(going):
+            break
+        wait = _until_next_round(rng, round_h, zone, len(going))
+        hours[going] += wait
+        held[going] += wait * (nodes - missing[going])
+    return Assembled(hours, held)
+
+
+def _until_next_round(rng: np.random.Generator, round_h: float, zone: Zone | None, n: int) -> Array:
+    """Hours from a round in an open spell to the next: a round on, or past the tight spell that comes first.
+
+    Open spells are memoryless, so each round begins one anew.
+    """
+    if zone is None:
+        return np.full(n, round_h)
+    open_h = rng.exponential(zone.open_h, n)
+    through = open_h + rng.exponential(zone.tight_h, n)
+    return np.where(open_h >= round_h, round_h, np.maximum(round_h, _next_round(through, round_h)))
 
 
 def _next_round(hours: Array, round_h: float) -> Array:
