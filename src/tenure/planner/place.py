@@ -44,7 +44,8 @@ def plan_place(file: PlaceFile) -> dict[str, Any]:
         for kind in KINDS
         if (place := _of(capacity, kind)) is not None and place.gpus is not None
     }
-    placements, warnings = [], []
+    placements: list[dict[str, Any]] = []
+    warnings: list[str] = []
     for work in sorted(file.workloads, key=_order):
         options = [_priced(work, kind, _of(capacity, kind), file, left.get(kind)) for kind in KINDS]
         fitting = [option for option in options if not option.why_not]
@@ -161,7 +162,8 @@ def _why(work: WorkloadFile, kind: str, place: CapacityFile, hours: float) -> st
     if kind == "queue":
         return "it can be interrupted and fills idle reserved hours"
     if kind == "spot":
-        return f"it can be interrupted: {hours:.3g} h with what stops lose, at {place.price_per_gpu_hour:g} a GPU-hour"
+        price = f"at {place.price_per_gpu_hour:g} a GPU-hour"
+        return f"it can be interrupted: {hours:.3g} h with what stops lose, {price}"
     if work.shape == "burst":
         return f"busy {utilisation(work):.0%} of the month: too little for a reservation"
     return f"at {place.price_per_gpu_hour:g} a GPU-hour"
