@@ -317,6 +317,8 @@ def test_a_turn_that_does_not_follow_the_last_is_refused(ledger: Ledger, lease: 
         ({"events": ["[]"]}, "not a line of a story"),
         ({"events": ['{"event":']}, "not a line of a story"),
         ({"patch": {"x": float("inf")}}, "Out of range float"),
+        ({"jobs": [job_row("j", gpus=1 << 70)]}, "too large|out of range"),
+        ({"attempts": [attempt_row("j", 1, protected_until_t=1 << 63)]}, "too large|out of range"),
     ],
 )
 def test_of_a_turn_with_one_thing_wrong_nothing_is_written(

@@ -36,6 +36,7 @@ def bring_up(database: Database) -> None:
             return
     with _one_at_a_time, database.writing() as connection:
         if not database.is_sqlite:
+            connection.execute(text("SET LOCAL statement_timeout = 0"))  # a large record takes its time
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
         found = version_of(connection)  # another process may have been quicker
         if found != HEAD:
