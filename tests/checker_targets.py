@@ -169,19 +169,25 @@ class Books:
 
 
 def poured(gpus: float, part: Mapping[str, float], dem: Mapping[str, float]) -> dict[str, float]:
-    """`gpus` among children by their parts, each capped at its demand."""
+    """`gpus` among children by their parts, each capped at its demand; what those with a part leave goes to
+    those without one, alike."""
     found: dict[str, float] = {}
-    left, still = gpus, dict(part)
-    while still:
-        whole = sum(still.values())
-        each = left / whole if whole else 0.0
-        met = [c for c in still if dem[c] <= each * still[c]] if whole else list(still)
-        if not met:
-            return {**found, **{c: each * p for c, p in still.items()}}
-        for child in met:
-            found[child] = dem[child] if whole else min(dem[child], left)
-            left -= found[child]
-            del still[child]
+    left = gpus
+    for still in (
+        {child: p for child, p in part.items() if p > 0},
+        {child: 1.0 for child, p in part.items() if p <= 0},
+    ):
+        while still:
+            each = left / sum(still.values())
+            met = [c for c in still if dem[c] <= each * still[c]]
+            if not met:
+                found |= {c: each * p for c, p in still.items()}
+                left = 0.0
+                break
+            for child in met:
+                found[child] = dem[child]
+                left -= dem[child]
+                del still[child]
     return found
 
 

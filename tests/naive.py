@@ -92,7 +92,8 @@ class Tree:
 def poured(gpus: float, cups: Sequence[tuple[float, float]]) -> list[float]:
     """`gpus` into cups (room, weight): the level at which all is poured, or every cup full.
 
-    Cups fill up in the order of room by weight; the others share by weight what the full ones leave.
+    Cups fill up in the order of room by weight; the others share by weight what the full ones leave. What all
+    that have a weight leave is poured into those without, alike.
     """
     wide = sorted(
         (row for row, (_, weight) in enumerate(cups) if weight > 0), key=lambda r: cups[r][0] / cups[r][1]
@@ -101,6 +102,10 @@ def poured(gpus: float, cups: Sequence[tuple[float, float]]) -> list[float]:
     for place, row in enumerate(wide):
         weights = sum(cups[other][1] for other in wide[place:])
         got[row] = min(cups[row][0], gpus * cups[row][1] / weights)
+        gpus -= got[row]
+    bare = sorted((row for row, (_, weight) in enumerate(cups) if weight <= 0), key=lambda r: cups[r][0])
+    for place, row in enumerate(bare):
+        got[row] = min(cups[row][0], gpus / (len(bare) - place))
         gpus -= got[row]
     return got
 

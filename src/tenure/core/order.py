@@ -62,38 +62,60 @@ def _capped_demand_ugpu(lab, board, base, account):
 
 
 @kernel
-def _flow_to_children(lab, board, policy, base, account, now_s):
-    """Share out what is due to an inner account among its children by entitlement, capped at demand."""
+def _pour(lab, board, policy, base, account, left, alike, now_s):
+    """Share out `left` micro-GPUs among the open children of an account, each capped at demand.
+
+    Weights are their entitlements, those without one left out; or all one (`alike`). Who is served is
+    closed; gives what is left.
+    """
     rows = board.standings
-    left = float(rows.due_ugpu[base + account])
-    titled = 0.0
+    weights = 0.0
     child = lab.accounts.first_child[account]
     while child != NONE:
-        rows.open[base + child] = True
-        titled += rows.entitled_ugpu[base + child]
+        if rows.open[base + child]:
+            weights += 1 if alike else rows.entitled_ugpu[base + child]
         child = lab.accounts.next_sibling[child]
     closing = True
-    while closing and titled > 0.0:
+    while closing and weights > 0.0:
         closing = False
-        level = left / titled
+        level = left / weights
         child = lab.accounts.first_child[account]
         while child != NONE:
             row = base + child
+            weight = 1 if alike else rows.entitled_ugpu[row]
             wanted = _capped_demand_ugpu(lab, board, base, child)
-            if rows.open[row] and wanted <= level * rows.entitled_ugpu[row]:
+            if rows.open[row] and weight > 0 and wanted <= level * weight:
                 rows.open[row] = False
                 left -= wanted
-                titled -= rows.entitled_ugpu[row]
+                weights -= weight
                 set_due(board, policy, row, wanted, now_s)
                 closing = True
             child = lab.accounts.next_sibling[child]
+    level = left / weights if weights > 0.0 else 0.0
     child = lab.accounts.first_child[account]
-    level = left / titled if titled > 0.0 else 0.0
     while child != NONE:
         row = base + child
-        if rows.open[row]:
-            set_due(board, policy, row, max(0, int(level * rows.entitled_ugpu[row])), now_s)
+        weight = 1 if alike else rows.entitled_ugpu[row]
+        if rows.open[row] and weight > 0:
+            set_due(board, policy, row, max(0, int(level * weight)), now_s)
+            rows.open[row], left = False, 0.0
         child = lab.accounts.next_sibling[child]
+    return left
+
+
+@kernel
+def _flow_to_children(lab, board, policy, base, account, now_s):
+    """Share out what is due to an inner account among its children by entitlement, capped at demand.
+
+    What all that have a share leave goes to those of share 0, in equal parts.
+    """
+    rows = board.standings
+    child = lab.accounts.first_child[account]
+    while child != NONE:
+        rows.open[base + child] = True
+        child = lab.accounts.next_sibling[child]
+    left = _pour(lab, board, policy, base, account, float(rows.due_ugpu[base + account]), False, now_s)
+    _pour(lab, board, policy, base, account, left, True, now_s)
 
 
 @kernel
