@@ -78,6 +78,7 @@ class Checker:
         self.on: dict[str, set[str]] = defaultdict(set)
         self.down: set[str] = set()
         self.draining_since: dict[str, int] = {}
+        self.closing: dict[str, int] = {}  #: node -> from when on it is to be out of service
         self.account_gpus: dict[str, int] = defaultdict(int)
         self.accounts_on_hold: set[str] = set()
         self.to_requeue: dict[str, Mapping[str, Any]] = {}
@@ -117,10 +118,11 @@ class Checker:
             for job in sorted(self.on[node]):
                 attempt = self.jobs[job].attempt
                 if attempt and attempt.stopping is None:
-                    leaves_s = max(since, attempt.leaves_s) + self.facts.notice_s
+                    leaves_s = max(since, attempt.leaves_s)
                     if leaves_s < t and not attempt.told_late:
                         attempt.told_late = True
                         self.says(line, "S19", f"{job} was due to leave draining {node} by {leaves_s}")
+        self.closed(line, t - 1)
         self.promises.before(line, t)
 
     def after(self, line: Mapping[str, Any], t: int) -> None:
@@ -131,7 +133,15 @@ class Checker:
         for job in self.to_requeue:
             self.says(line, "S15", f"{job} is resumable, was stopped at {t} and is not queued again")
         self.to_requeue.clear()
+        self.closed(line, t)
         self.shares.after(line)
+
+    def closed(self, line: Mapping[str, Any], t: int) -> None:
+        """S19: from the announced instant on a node is not in service."""
+        for node in [node for node, from_s in self.closing.items() if from_s <= t]:
+            if self.state[node] == "up":
+                self.says(line, "S19", f"{node} was to close at {self.closing[node]} and is up")
+            del self.closing[node]
 
     def finish(self, last: Mapping[str, Any]) -> None:
         until_s = self.facts.until_s
@@ -203,6 +213,12 @@ class Checker:
                 self.says(line, "S4", f"{node} has {size} GPUs and holds {self.used[node]}")
             if self.state[node] != "up":
                 self.says(line, "S19", f"{job.id} starts on {node}, which is {self.state[node]}")
+            if leaves_s > self.closing.get(node, NEVER_S):
+                self.says(
+                    line,
+                    "S19",
+                    f"{job.id} starts on {node}, protected past its closing at {self.closing[node]}",
+                )
         self.charge(line, job, job.gpus)
 
     def protection(self, line: Mapping[str, Any], job: Job) -> tuple[int, int]:
@@ -412,6 +428,10 @@ class Checker:
         else:
             self.draining_since.pop(node, None)
         self.state[node] = state
+        if "closed_from_s" in line:
+            self.closing.pop(node, None)
+            if line["closed_from_s"] is not None:
+                self.closing[node] = line["closed_from_s"]
         self.down.discard(node)
         if state == "down":
             self.down.add(node)

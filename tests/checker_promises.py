@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Promise:
     at_s: int
     made_s: int
-    excused: bool = False  #: a node failed or was drained since, or a person put it on hold
+    excused: bool = False  #: a node failed, was drained or told to close since, or a person put it on hold
     later: set[str] = field(default_factory=set)  #: jobs that started since
 
 
@@ -74,7 +74,7 @@ class Promises:
                 del self.takings[taker]
 
     def node_changed(self, line: Mapping[str, Any]) -> None:
-        if line["state"] == "up":
+        if line["state"] == "up" and line.get("closed_from_s") is None:
             return
         for promise in self.open.values():
             promise.excused = True

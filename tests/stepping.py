@@ -13,7 +13,7 @@ from tenure.core.board import LOG, Board, as_kernels_want
 from tenure.core.plan_gang import PLANS
 from tenure.core.rebuild import HOLDING, PROMISE, Record
 from tenure.core.tables import columns, empty
-from tenure.core.words import Happened
+from tenure.core.words import NEVER_S, Happened
 from tenure.simulator import simulate
 from tenure.simulator.clockwork import DONE, MAKE_ROOM, run_entry
 from tenure.simulator.scenario import build_world, load_scenario
@@ -27,6 +27,7 @@ class Ledger:
     """What a play has said so far, as rows."""
 
     node_states: dict[int, int] = field(default_factory=dict)
+    closings: dict[int, int] = field(default_factory=dict)  #: node: from when on it is to close
     held: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  #: job: its nodes and GPUs there
     claimed: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     rates: list[tuple[int, int, int, int, int]] = field(default_factory=list)  #: as LOG
@@ -50,6 +51,10 @@ class Ledger:
                 del self.held[job]
             elif event == Happened.NODE:
                 self.node_states[int(out["by"])] = int(out["code"])
+                if out["x"]:
+                    self.closings[int(out["by"])] = int(out["x"])
+        now_s = int(stage.playing.clock["now_s"][0])
+        self.closings = {node: from_s for node, from_s in self.closings.items() if from_s > now_s}
         self.out_read = int(board.counts["n_out"][0])
         while self.log_read < int(board.counts["log_head"][0]):
             row = board.log[self.log_read % len(board.log)]
@@ -66,6 +71,9 @@ def record_of(stage: simulate.Stage, ledger: Ledger) -> Record:
     states = np.zeros(len(board.posts), np.int64)
     for node, state in ledger.node_states.items():
         states[node] = state
+    closed_s = np.full(len(board.posts), NEVER_S, np.int64)
+    for node, from_s in ledger.closings.items():
+        closed_s[node] = from_s
     open_plans = np.flatnonzero(board.plans["open"])
     promises = empty(len(open_plans), PROMISE)
     promised = []
@@ -86,6 +94,7 @@ def record_of(stage: simulate.Stage, ledger: Ledger) -> Record:
         node_states=states,
         shares=board.shares.copy(),
         rates=np.array(ledger.rates, LOG),
+        closed_s=closed_s,
     )
 
 

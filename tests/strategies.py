@@ -129,7 +129,7 @@ def names_of(nodes: dict[str, Any]) -> list[str]:
 def events(
     draw: st.DrawFn, labs: dict[str, Any], work: list[dict[str, Any]], tree: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Nodes that fail or drain and come back, shares that shrink, jobs cancelled, held and released."""
+    """Nodes that fail, drain or close and come back, shares that shrink, jobs cancelled and held."""
     found: list[dict[str, Any]] = []
     instants = st.sampled_from((0, 60, HOUR, HOUR + 7, 2 * HOUR, 5 * HOUR))
     for _ in range(draw(st.integers(0, 3))):
@@ -137,6 +137,12 @@ def events(
         node = draw(st.sampled_from(names_of(labs)))
         lasts = draw(st.sampled_from((1, 300, 2 * HOUR)))
         found.append({"at": draw(instants), "node": node, "state": state, "for": lasts})
+    if draw(st.integers(0, 3)) == 0:
+        at, ahead_s = draw(instants), draw(st.sampled_from((1, 1800, 3 * HOUR)))
+        node = draw(st.sampled_from(names_of(labs)))
+        found.append(
+            {"at": at, "node": node, "closed_from": at + ahead_s, "for": draw(st.sampled_from((1, HOUR)))}
+        )
     if draw(st.booleans()):
         account = draw(st.sampled_from(sorted(tree)))
         less = int(tree[account]["share"].rstrip("%")) // 2

@@ -30,9 +30,13 @@ tried = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 #: Claims, plans, drains, failures, limits, two clusters, several shares.
-CHOSEN = ("case_03", "case_05", "case_11", "case_14", "case_19", "case_22", "s19", "s17", "s20_a_dead")
+CHOSEN = (
+    *("case_03", "case_05", "case_11", "case_14", "case_19", "case_22"),
+    *("s17_a_promise", "s17_nothing", "s19_a_draining", "s19_a_node_that", "s20_a_dead"),
+)
 POSTS = (
     "plan_s",
+    "closed_s",
     "free",
     "pledged",
     "freeing",
@@ -64,6 +68,7 @@ def parts_that_differ(lab: Lab, policy: Policy, kept: Board, built: Board, now_s
         "healthy",
         "n_waiting",
         "n_sick",
+        "n_closing",
         "n_plans",
         "plan_above",
         "bound_gpus",

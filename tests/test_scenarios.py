@@ -51,7 +51,9 @@ def test_a_job_waits_for_this_reason(told: Told, path: Path, expected: dict[str,
 
 
 @pytest.mark.parametrize("policy", ["window", "fifo", "fifo-backfill", "priority"])
-@pytest.mark.parametrize("name", ["case_07", "case_14", "case_22", "s09_limits", "s19", "s20_two"])
+@pytest.mark.parametrize(
+    "name", ["case_07", "case_14", "case_22", "s09_limits", "s19_a_draining", "s19_a_node_that", "s20_two"]
+)
 def test_other_policies_tell_legal_stories_too(told: Told, policy: str, name: str) -> None:
     played = told(name, policy=policy)
     assert check_story(played.lines, asked=played.asked) == []

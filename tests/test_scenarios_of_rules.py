@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from played import HOUR, Played
+from played import HOUR, Played, changed, play, scenario
 
 Told = Callable[..., Played]
 TURN_S, GRACE_S = 300, 120
@@ -31,6 +31,13 @@ def test_s02_use_is_charged_to_all_above(told: Told) -> None:
     played = told("s02")
     hours = {path: row["delivered_gpu_h"] for path, row in played.measures["delivered"]["accounts"].items()}
     assert (hours["P"], hours["P/x"], hours["Q"]) == (8, 4, 4)
+
+
+def test_s08_what_a_program_cannot_use_is_its_children_of_share_0_first(told: Told) -> None:
+    played = told("s08_accounts")
+    assert played.mean_gpus("p/x", 24, 72) == played.mean_gpus("p/y", 24, 72) == 2
+    assert played.mean_gpus("p/z", 24, 72) == pytest.approx(2, abs=0.1)
+    assert played.mean_gpus("p", 24, 72) == pytest.approx(8, abs=0.2)
 
 
 def test_s03_share_0_gives_way_and_stays_away(told: Told) -> None:
@@ -138,6 +145,41 @@ def test_s12_a_session_is_left_alone_for_two_hours(told: Told) -> None:
     assert len(played.starts("session")) == 1
 
 
+def test_s17_what_a_gang_could_not_stop_by_its_date_does_not_start_on_its_nodes(told: Told) -> None:
+    played = told("s17_a_session")
+    (promise,) = played.events("planned", "gang")
+    assert promise["at_s"] == HOUR
+    assert played.starts("batch")[0] == 10 * 60
+    (start_s,) = played.starts("gang")
+    assert start_s == HOUR + GRACE_S
+    assert played.starts("session") == [start_s + 2 * HOUR]
+
+
+def test_s17_a_gang_is_promised_nothing_across_a_closing(told: Told) -> None:
+    played = told("s17_nothing_is_promised")
+    (promise,) = played.events("planned", "gang")
+    assert (promise["t"], promise["at_s"]) == (6 * HOUR, 10 * 60 + 8 * HOUR)
+    assert played.starts("gang") == [promise["at_s"] + GRACE_S]
+
+
+def test_s19_what_would_reach_past_a_closing_starts_elsewhere_or_waits(told: Told) -> None:
+    played = told("s19_a_node_that")
+    where = {x["job"]: list(x["nodes"]) for x in played.events("started") if x["attempt"] == 1}
+    assert where["short"] == where["filler"] == ["jupiter-0000"]
+    assert where["long"] == ["jupiter-0001"]
+    assert played.starts("late") == [8 * HOUR]
+
+
+def test_s19_a_closing_node_is_left_like_a_sick_one(told: Told) -> None:
+    played = told("s19_a_node_that")
+    stops = {x["job"]: x["t"] for x in played.events("stopping") if x["cause"] == "drain"}
+    assert stops == {"filler": 4 * HOUR, "before": 6 * HOUR}
+    states = [(x["t"], x["state"]) for x in played.events("node")]
+    assert states[1:] == [(4 * HOUR, "draining"), (6 * HOUR + GRACE_S, "drained"), (8 * HOUR, "up")]
+    (notice,) = played.events("notice", "before")
+    assert (notice["interruptible_at_s"], notice["t"]) == (6 * HOUR, 6 * HOUR - 2 * TURN_S)
+
+
 def test_s13_the_cheapest_legal_victim_is_stopped(told: Told) -> None:
     played = told("s13_the_cheapest")
     assert [(x["job"], x["t"]) for x in played.events("stopping")] == [("cheap", 3 * HOUR)]
@@ -183,7 +225,7 @@ def test_s15_failed_work_is_not_queued_again(told: Told) -> None:
 
 
 def test_s17_a_gang_starts_within_a_turn_of_its_last_promise(told: Told) -> None:
-    played = told("s17")
+    played = told("s17_a_promise")
     start_s = played.starts("gang")[0]
     promises = [x["at_s"] for x in played.events("planned", "gang") if x["t"] <= start_s]
     assert promises[0] == 4 * HOUR
@@ -215,13 +257,20 @@ def test_s18_a_gang_is_in_one_cluster(told: Told) -> None:
 
 
 def test_s19_a_draining_node_empties_by_itself(told: Told) -> None:
-    played = told("s19")
+    played = told("s19_a_draining")
     causes = [(x["job"], x["t"], x["cause"]) for x in played.events("stopping") if x["t"] < 6 * HOUR]
     assert causes == [("filler", HOUR, "drain"), ("paid", 3 * HOUR, "drain")]
     assert played.starts("more")[0] == 6 * HOUR
     assert played.starts("paid")[1] == 6 * HOUR
     empty_s = 6 * HOUR - (3 * HOUR + GRACE_S)
     assert played.measures["gpu_hours"]["down"] == pytest.approx(8 * empty_s / HOUR)
+
+
+def test_s19_by_level_too_a_sick_node_is_left_at_the_end_of_a_protection() -> None:
+    mapping = changed(scenario("s19_a_draining"), "jobs", 0, "min_runtime", to="10001s")  # between two ticks
+    played = play(mapping, policy="priority")
+    (stop,) = [x for x in played.events("stopping", "paid") if x["cause"] == "drain"]
+    assert stop["t"] == 10001
 
 
 def test_s20_a_dead_node_takes_its_own_work_only(told: Told) -> None:

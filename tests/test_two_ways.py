@@ -12,7 +12,17 @@ import pytest
 TENURE = Path(sys.executable).with_name("tenure")
 SCENARIOS = Path(__file__).parent / "scenarios"
 #: Small worlds that between them claim, plan, preempt, drain, fail, time out and change budgets.
-CHOSEN = ("case_03", "case_06", "case_14", "case_22", "s05", "s15_work_may", "s17", "s19", "s20_a_dead")
+CHOSEN = (
+    "case_03",
+    "case_06",
+    "case_14",
+    "case_22",
+    "s05",
+    "s15_work_may",
+    "s17_a_prom",
+    "s19_a_node",
+    "s20_a_dead",
+)
 WAYS = {"compiled": {}, "bounds-checked": {"NUMBA_BOUNDSCHECK": "1"}, "plain": {"TENURE_PLAIN": "1"}}
 
 

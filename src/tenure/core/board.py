@@ -64,6 +64,7 @@ QUEUE = table_type(
 
 POST = table_type(
     plan_s=I8,  #: the promise that this node is kept for; NEVER_S = none
+    closed_s=I8,  #: from when on it is to be out of service, as somebody has announced; NEVER_S = not
     free=I8,
     pledged=I8,  #: GPUs that claims will take here
     freeing=I8,  #: GPUs of stopping attempts
@@ -127,6 +128,7 @@ SCENE = table_type(
     n_plans=I8,
     n_waiting=I8,  #: waiting jobs over all lists
     n_sick=I8,  #: nodes that drain and still run something
+    n_closing=I8,  #: nodes that are going to close
     plan_above=I8,
     bound_gpus=I8,  #: two nodes from 512 GPUs on, else one
     dirty=B1,  #: demand or entitlement changed: flows must be settled again
@@ -231,7 +233,7 @@ def new_board(
     stays["budgeted"] = jobs["min_runtime_s"] > 0
     entries = empty(n_entries, ENTRY, next=NONE, prev=NONE, queue=NONE)
     entries["job"] = np.searchsorted(jobs["first_entry"], np.arange(n_entries), side="right") - 1
-    posts = empty(n_nodes, POST, plan_s=NEVER_S, plan=NONE, next_of_gang=NONE)
+    posts = empty(n_nodes, POST, plan_s=NEVER_S, closed_s=NEVER_S, plan=NONE, next_of_gang=NONE)
     posts["next_of_plan"] = posts["next_of_claim"] = NONE
     posts["free"] = nodes["gpus"]
     scenes = empty(n_clusters, SCENE, dirty=True)

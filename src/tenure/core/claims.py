@@ -5,7 +5,15 @@ Also S19: what runs on a draining node leaves when its protection ends.
 
 from __future__ import annotations
 
-from tenure.core.contract import interruptible, loss_gpu_s, rule_to_take, safe_until_s
+from tenure.core.closing import close_nodes
+from tenure.core.contract import (
+    interruptible,
+    longest_grace_s,
+    loss_gpu_s,
+    rule_to_take,
+    safe_until_s,
+)
+from tenure.core.fit import ends_before_closing
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import claim, give_up_claim, notice, start, stop
 from tenure.core.plan_gang import PLANS, unplan
@@ -113,37 +121,53 @@ def _is_clear(lab, board, job):
 
 
 @kernel
+def _closes_too_early(lab, board, policy, job, now_s):
+    """Whether a node of its place closes before its protection would end, started now."""
+    node = board.stays.node[job]
+    for _ in range(board.stays.n_nodes[job]):
+        if not ends_before_closing(lab, board, policy, node, job, now_s):
+            return True
+        node = board.posts.next_of_claim[node]
+    return False
+
+
+@kernel
 def pass_claims(lab, board, policy, cluster, now_s):
     """S14: start what is clear, oldest claim first; a hold that has lasted too long is given up."""
-    longest_s = max(policy.grace_budgeted_s, policy.grace_unbudgeted_s) + policy.hold_s
+    longest_s = longest_grace_s(policy) + policy.hold_s
     k = 0
     while k < board.counts.n_claims[0]:
         job = board.claims[k]
         if board.stays.cluster[job] == cluster:
-            if _is_clear(lab, board, job) and within_limits(lab, board, job, 0):
+            closes = _closes_too_early(lab, board, policy, job, now_s)
+            if not closes and _is_clear(lab, board, job) and within_limits(lab, board, job, 0):
                 start(lab, board, policy, job, cluster, board.stays.rule[job], now_s)
                 continue
-            if now_s >= board.stays.since_s[job] + longest_s:
+            if closes or now_s >= board.stays.since_s[job] + longest_s:
                 give_up_claim(lab, board, job, WAITING, now_s)
                 continue
         k += 1
 
 
 @kernel
-def _give_notice(board, policy, node, by, now_s):
-    """S15: what on this node will be interruptible within two notices is told to save."""
+def _give_notice(board, policy, node, by, from_s, now_s):
+    """S15: what on this node may be stopped, at `from_s` or later, within two notices is told to save."""
     stays = board.stays
     for k in range(board.posts.n_jobs[node]):
         job = board.on_node[node, k]
-        ends_s = max(now_s, stays.protected_until_s[job])
+        ends_s = max(from_s, stays.protected_until_s[job])
         if stays.phase[job] == RUNNING and stays.budgeted[job] and ends_s <= now_s + 2 * policy.notice_s:
             notice(board, job, by, ends_s, now_s)
 
 
 @kernel
 def pass_drains(lab, board, policy, cluster, now_s):
-    """S19: a sick node is left by each attempt when its protection ends, whatever the ratios, with notice."""
-    if board.scenes.n_sick[cluster] == 0:
+    """S19: a sick node is left by each attempt when its protection ends, whatever the ratios, with notice.
+
+    So is one whose announced closing has come.
+    """
+    close_nodes(lab, board, policy, cluster, now_s)
+    if board.scenes.n_sick[cluster] == 0 and board.scenes.n_closing[cluster] == 0:
         return
     first = lab.clusters.first_node[cluster]
     for node in range(first, first + lab.clusters.n_nodes[cluster]):
@@ -152,7 +176,9 @@ def pass_drains(lab, board, policy, cluster, now_s):
                 job = board.on_node[node, k]
                 if interruptible(board, job, DRAIN, now_s):
                     stop(lab, board, policy, job, DRAIN, NONE, BY_DRAIN, now_s)
-            _give_notice(board, policy, node, NONE, now_s)
+            _give_notice(board, policy, node, NONE, now_s, now_s)
+        elif board.posts.closed_s[node] <= now_s + 2 * policy.notice_s:
+            _give_notice(board, policy, node, NONE, board.posts.closed_s[node], now_s)
 
 
 @kernel
@@ -279,10 +305,14 @@ def _keep_promise(lab, board, policy, row, now_s):
 
 
 @kernel
-def _nodes_in_service(board, row):
-    node = board.plans.first_node[row]
+def _nodes_in_service(lab, board, policy, row, now_s):
+    """Whether all its nodes are up, and will be as long as the promised job is protected."""
+    node, job = board.plans.first_node[row], board.plans.job[row]
+    start_s = max(now_s, board.plans.at_s[row]) + longest_grace_s(policy)
     for _ in range(board.plans.n_nodes[row]):
         if board.posts.state[node] != UP:
+            return False
+        if not ends_before_closing(lab, board, policy, node, job, start_s):
             return False
         node = board.posts.next_of_plan[node]
     return True
@@ -296,14 +326,16 @@ def pass_promises(lab, board, policy, cluster, now_s):
     for row in range(cluster * PLANS, cluster * PLANS + PLANS):
         if not board.plans.open[row]:
             continue
-        if board.stays.phase[board.plans.job[row]] != WAITING or not _nodes_in_service(board, row):
+        if board.stays.phase[board.plans.job[row]] != WAITING or not _nodes_in_service(
+            lab, board, policy, row, now_s
+        ):
             unplan(lab, board, row, True, now_s)
         elif now_s >= board.plans.at_s[row]:
             _keep_promise(lab, board, policy, row, now_s)
         elif now_s >= board.plans.at_s[row] - 2 * policy.notice_s:
             node = board.plans.first_node[row]
             for _ in range(board.plans.n_nodes[row]):
-                _give_notice(board, policy, node, board.plans.job[row], now_s)
+                _give_notice(board, policy, node, board.plans.job[row], now_s, now_s)
                 node = board.posts.next_of_plan[node]
 
 

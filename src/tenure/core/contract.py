@@ -21,6 +21,12 @@ def protection_s(policy, min_runtime_s):
 
 
 @kernel
+def longest_grace_s(policy):
+    """Whatever is told to stop now is gone after so long."""
+    return max(policy.grace_budgeted_s, policy.grace_unbudgeted_s)
+
+
+@kernel
 def interruptible(board, job, cause, now_s):
     """S11: may this running attempt be interrupted now, by this cause? Everything that stops work asks here.
 
@@ -34,22 +40,28 @@ def interruptible(board, job, cause, now_s):
 
 
 @kernel
-def safe_until_s(lab, board, policy, victim, taker):
-    """S10, S12: until when a running attempt is safe from this taker, whatever the targets.
+def safe_from_start_s(lab, board, policy, job, taker, start_s):
+    """S10, S12: until when the job, started at `start_s`, is safe from this taker, whatever the targets.
 
     A quick job never stops a quick job: for as long as any protection may last. What says 15 minutes and
     runs for days is work like any other then; else it would keep an account from its part for ever.
     A session, whose state is lost with it, is taken only by who has waited for `patience.session`.
     """
     stays = board.stays
-    if not stays.budgeted[victim]:
-        return stays.started_s[victim]
-    if stays.quick[victim] and stays.quick[taker]:
-        return stays.started_s[victim] + policy.max_protected_s
-    until_s = stays.protected_until_s[victim]
-    if lab.jobs.kind[victim] == SESSION:
+    if not stays.budgeted[job]:
+        return start_s
+    if stays.quick[job] and stays.quick[taker]:
+        return start_s + policy.max_protected_s
+    until_s = start_s + protection_s(policy, lab.jobs.min_runtime_s[job])
+    if lab.jobs.kind[job] == SESSION:
         until_s = max(until_s, stays.submit_s[taker] + policy.session_patience_s)
     return until_s
+
+
+@kernel
+def safe_until_s(lab, board, policy, victim, taker):
+    """S10, S12: until when a running attempt is safe from this taker."""
+    return safe_from_start_s(lab, board, policy, victim, taker, board.stays.started_s[victim])
 
 
 @kernel

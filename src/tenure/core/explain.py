@@ -50,6 +50,10 @@ SENTENCES: Mapping[Reason, str] = {
     Reason.NOT_REACHED: (
         "waits: {place} before it in its list; the turn looked {depth} deep, and before a place was there"
     ),
+    Reason.CLOSING: (
+        "waits: GPUs that would do are on nodes that are going to close before its protection would end;"
+        " {have} of the {need} it needs are free elsewhere"
+    ),
 }
 
 #: What the instant means that a sentence ends with, where one is known.
@@ -60,6 +64,7 @@ UNTIL: Mapping[Reason, str] = {
     Reason.HELD_FOR_GANG: "a place could be made from {at}",
     Reason.PATIENCE: "until {at} at the latest",
     Reason.NO_PLACE: "no place can be made before {at}",
+    Reason.CLOSING: "a place could be made elsewhere from {at}",
 }
 
 STARTED: Mapping[Rule, str] = {

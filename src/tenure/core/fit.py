@@ -6,7 +6,7 @@ Ordinary work keeps out of the pool and breaks no promise; gangs prefer one rack
 from __future__ import annotations
 
 from tenure.core.board import KINDS, PLAIN, POOL, PROMISED, UNBUDGETED
-from tenure.core.contract import protection_s
+from tenure.core.contract import protection_s, safe_from_start_s
 from tenure.core.kernel import kernel
 from tenure.core.waiting import lane_of
 from tenure.core.words import NONE, NodeState, Phase
@@ -48,18 +48,26 @@ def keeps_promise(lab, board, policy, node, job, start_s):
         return True
     if not board.stays.budgeted[job]:
         return True
-    for_s = protection_s(policy, lab.jobs.min_runtime_s[job])
-    if board.stays.quick[job] and board.stays.quick[board.plans.job[board.posts.plan[node]]]:
-        for_s = policy.max_protected_s  # so long a quick job is safe from a quick gang (S12)
-    return start_s + for_s <= board.posts.plan_s[node]
+    gang = board.plans.job[board.posts.plan[node]]
+    return safe_from_start_s(lab, board, policy, job, gang, start_s) <= board.posts.plan_s[node]
+
+
+@kernel
+def ends_before_closing(lab, board, policy, node, job, start_s):
+    """S19: a node that is going to close takes nothing whose protection would reach past that instant."""
+    if board.scenes.n_closing[lab.nodes.cluster[node]] == 0 or not board.stays.budgeted[job]:
+        return True
+    return start_s + protection_s(policy, lab.jobs.min_runtime_s[job]) <= board.posts.closed_s[node]
 
 
 @kernel
 def suits(lab, board, policy, node, job, now_s):
-    """The node is in service, of the right type, and the job would break no promise on it."""
+    """In service, of the right type; started there now the job breaks no promise and outlasts no closing."""
     if board.posts.state[node] != UP:
         return False
     if lab.jobs.gpu_type[job] != NONE and lab.jobs.gpu_type[job] != lab.nodes.gpu_type[node]:
+        return False
+    if not ends_before_closing(lab, board, policy, node, job, now_s):
         return False
     return keeps_promise(lab, board, policy, node, job, now_s)
 

@@ -7,8 +7,8 @@ Until then a promised node takes only work that is gone, or can be stopped, by t
 
 from __future__ import annotations
 
-from tenure.core.contract import loss_gpu_s, safe_until_s
-from tenure.core.fit import needs_pool, node_size_for, rack_filled_first
+from tenure.core.contract import longest_grace_s, loss_gpu_s, safe_until_s
+from tenure.core.fit import ends_before_closing, needs_pool, node_size_for, rack_filled_first
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import recount
 from tenure.core.order import WINDOW, slack
@@ -176,6 +176,21 @@ def _choose_cheapest(lab, board, policy, n, need, at_s, same_rack):
 
 
 @kernel
+def _drop_closed(lab, board, policy, job, n, at_s):
+    """Candidates of `order[:n]` that do not close while a job promised that instant is protected there.
+
+    Gives how many are left, in order. A later instant would lose those dropped too.
+    """
+    kept = 0
+    for k in range(n):
+        node = board.order[k]
+        if ends_before_closing(lab, board, policy, node, job, at_s + longest_grace_s(policy)):
+            board.order[kept] = node
+            kept += 1
+    return kept
+
+
+@kernel
 def earliest_promise_s(lab, board, policy, cluster, job, own_room, now_s):
     """The promise that could be made now: (instant, nodes needed, candidates in `order`); NEVER_S = none."""
     size = node_size_for(lab, cluster, board.stays.gpus[job])
@@ -187,17 +202,21 @@ def earliest_promise_s(lab, board, policy, cluster, job, own_room, now_s):
     n = _rank_by_clear(lab, board, policy, cluster, job, size, now_s)
     if n < need and needs_pool(lab, board, cluster, job, size, need):
         n = _add_pool(lab, board, policy, cluster, job, size, n, now_s)
-    if n < need:
-        return NEVER_S, need, n
-    at_s = board.by_node.clear_s[board.order[need - 1]]
-    if lab.jobs.same_rack[job]:
-        place = rack_filled_first(lab, board, n, need)
-        if place == NONE:
-            return NEVER_S, need, n
-        at_s = board.by_node.clear_s[board.order[place]]
-    if own_room >= 0:
-        at_s = max(at_s, _own_clear_s(lab, board, policy, cluster, job, own_room, now_s))
-    return at_s, need, n
+    own_s = now_s
+    if n >= need and own_room >= 0:
+        own_s = _own_clear_s(lab, board, policy, cluster, job, own_room, now_s)
+    while n >= need:
+        place = need - 1
+        if lab.jobs.same_rack[job]:
+            place = rack_filled_first(lab, board, n, need)
+            if place == NONE:
+                break
+        at_s = max(board.by_node.clear_s[board.order[place]], own_s)
+        open_still = _drop_closed(lab, board, policy, job, n, at_s)
+        if open_still == n:
+            return at_s, need, n
+        n = open_still
+    return NEVER_S, need, n
 
 
 @kernel

@@ -17,6 +17,7 @@ from tenure.core.reasons import (
     BEHIND_OWN,
     CANNOT_FIT,
     CLAIMING,
+    CLOSING,
     HELD,
     HELD_FOR_GANG,
     NO_PLACE,
@@ -179,7 +180,7 @@ def _of_place(lab, board, policy, cluster, job, spot, reason, now_s):
     if reason == ORDER:
         need = gpus + gpus_before(lab, board, policy, cluster, job, spot[0])
         return need, min(total, need - 1)
-    return gpus, min(gpus, together if reason == SHAPE or reason == HELD_FOR_GANG else total)
+    return gpus, min(gpus, together if reason in (SHAPE, HELD_FOR_GANG, CLOSING) else total)
 
 
 @kernel
@@ -234,7 +235,7 @@ def known_by_s(lab, board, policy, cluster, job, reason, now_s):
         if stays.patient_s[job] != NEVER_S and now_s - stays.patient_s[job] < policy.patience_s:
             return stays.patient_s[job] + policy.patience_s
         return stays.submit_s[job] + policy.session_patience_s
-    if reason == HELD_FOR_GANG or reason == ORDER or reason == NO_PLACE:
+    if reason in (HELD_FOR_GANG, ORDER, NO_PLACE, CLOSING):
         if not board.counts.one_list[0]:
             return place_by_s(lab, board, policy, cluster, job, now_s)
     return NEVER_S

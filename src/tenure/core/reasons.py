@@ -13,6 +13,7 @@ from tenure.core.fit import could_ever_fit, find_place, keeps_promise, node_size
 from tenure.core.kernel import kernel
 from tenure.core.order import WINDOW, slack
 from tenure.core.owed import find_to_clear, must_save, quick_allowed, spoils_own_promise
+from tenure.core.plan_gang import earliest_promise_s
 from tenure.core.victims import drop_picks
 from tenure.core.waiting import lane_of
 from tenure.core.words import NEVER_S, NONE, NodeState, Phase, Reason
@@ -29,7 +30,7 @@ OWN_LIMIT, CLAIMING, PROMISED = int(Reason.OWN_LIMIT), int(Reason.CLAIMING), int
 SAVING_UP, BEHIND_OWN, OVER_TARGET = int(Reason.SAVING_UP), int(Reason.BEHIND_OWN), int(Reason.OVER_TARGET)
 ORDER, HELD_FOR_GANG, PATIENCE = int(Reason.ORDER), int(Reason.HELD_FOR_GANG), int(Reason.PATIENCE)
 NO_PLACE, SHAPE, NO_FREE_GPUS = int(Reason.NO_PLACE), int(Reason.SHAPE), int(Reason.NO_FREE_GPUS)
-NOT_REACHED = int(Reason.NOT_REACHED)
+NOT_REACHED, CLOSING = int(Reason.NOT_REACHED), int(Reason.CLOSING)
 
 
 @kernel
@@ -252,6 +253,30 @@ def session_to_stop(lab, board, policy, cluster, job, now_s):
 
 
 @kernel
+def closing_in_the_way(lab, board, policy, cluster, job, may_stop, now_s):
+    """Whether a job that finds no place now would find one, or a date, were no node about to close.
+
+    `may_stop`: whether places count that would have to be cleared.
+    """
+    closing = board.scenes.n_closing[cluster]
+    if closing == 0 or not board.stays.budgeted[job]:
+        return False
+    gang = may_stop and board.stays.gpus[job] > lab.clusters.node_gpus[cluster]
+    dated_s = NEVER_S
+    if gang:
+        dated_s, _, _ = earliest_promise_s(lab, board, policy, cluster, job, -1, now_s)
+    board.scenes.n_closing[cluster] = 0
+    found = find_place(lab, board, policy, cluster, job, now_s)
+    if not found and may_stop:
+        found = someone_to_stop(lab, board, policy, cluster, job, now_s) != NONE
+    if not found and gang and dated_s == NEVER_S:
+        dated_s, _, _ = earliest_promise_s(lab, board, policy, cluster, job, -1, now_s)
+        found = dated_s < NEVER_S
+    board.scenes.n_closing[cluster] = closing
+    return found
+
+
+@kernel
 def free_gpus(lab, board, policy, cluster, job, now_s):
     """(GPUs free that the job may use, the most of them together: on one node, or whole nodes for a gang)."""
     size = node_size_for(lab, cluster, board.stays.gpus[job])
@@ -281,6 +306,8 @@ def _why_by_free_gpus(lab, board, policy, cluster, job, now_s):
     """Work that takes what is free and nothing else."""
     if board.scenes.free[cluster] < board.stays.gpus[job]:
         return NO_FREE_GPUS, NONE
+    if closing_in_the_way(lab, board, policy, cluster, job, False, now_s):
+        return CLOSING, NONE
     total, _ = free_gpus(lab, board, policy, cluster, job, now_s)
     return (SHAPE if total >= board.stays.gpus[job] else NO_FREE_GPUS), NONE
 
@@ -359,6 +386,8 @@ def _why_no_place(lab, board, policy, cluster, leaves, job, now_s):
     victim = session_to_stop(lab, board, policy, cluster, job, now_s) if may_stop else NONE
     if victim != NONE:
         return PATIENCE, victim
+    if closing_in_the_way(lab, board, policy, cluster, job, may_stop, now_s):
+        return CLOSING, NONE
     return NO_PLACE, NONE
 
 

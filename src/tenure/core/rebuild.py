@@ -63,6 +63,9 @@ class Record(NamedTuple):
     node_states: NDArray[np.int64]  #: words.NodeState by node
     shares: NDArray[np.int64]  #: (clusters, accounts), millionths of the parent's, as they are now
     rates: Table  #: RATE, in time order, from the beginning of the record
+    closed_s: NDArray[np.int64] | None = (
+        None  #: by node: from when on it is to close; NEVER_S = not; None: no node is
+    )
 
 
 def rebuild(lab: Lab, policy: Policy, record: Record, now_s: int) -> Board:
@@ -110,6 +113,8 @@ def soften(lab: Lab, board: Board, now_s: int) -> None:
 def _set_posts(lab: Lab, board: Board, record: Record) -> None:
     posts, held = board.posts, record.held
     posts["state"] = record.node_states
+    if record.closed_s is not None:
+        posts["closed_s"] = record.closed_s
     stopping = board.stays["phase"][held["job"]] == STOPPING
     np.subtract.at(posts["free"], held["node"], held["gpus"])
     np.add.at(posts["freeing"], held["node"][stopping], held["gpus"][stopping])
@@ -249,6 +254,7 @@ def _set_scenes(lab: Lab, board: Board) -> None:
         ("free", posts["free"], np.ones(len(posts), bool)),
         ("healthy", lab.nodes["gpus"], serves),
         ("n_sick", (posts["state"] == DRAINING).astype(np.int64), posts["state"] == DRAINING),
+        ("n_closing", (posts["closed_s"] < NEVER_S).astype(np.int64), posts["closed_s"] < NEVER_S),
     ):
         scenes[name] = 0
         np.add.at(scenes[name], lab.nodes["cluster"][chosen], column[chosen])

@@ -122,7 +122,10 @@ class Rule(IntEnum):
 
 
 class Reason(IntEnum):
-    """Why a job waits, in order of precedence: where two hold, the smaller number is told."""
+    """Why a job waits, in order of precedence: where two hold, the smaller number is told.
+
+    Save CLOSING, which came later: it is told where NO_PLACE, SHAPE or NO_FREE_GPUS would be.
+    """
 
     NONE = 0
     HELD = 1  #: a person put it on hold
@@ -141,3 +144,4 @@ class Reason(IntEnum):
     SHAPE = 14  #: enough GPUs are free, but not together
     NO_FREE_GPUS = 15  #: unbudgeted or first-come work: too few GPUs are free
     NOT_REACHED = 16  #: beyond the depth this turn looked at
+    CLOSING = 17  #: a place would do, but a node of it is going to close before the protection would end

@@ -90,6 +90,7 @@ class EventFile(Checked):
     at: When
     node: Name | None = None
     state: Annotated[str, BeforeValidator(one_of(*NODE_STATES))] | None = None
+    closed_from: When | None = None
     lasts: Span | None = Field(default=None, alias="for")
     account: AccountPath | None = None
     share: Share | None = None
@@ -102,15 +103,20 @@ class EventFile(Checked):
     @model_validator(mode="after")
     def _one_thing(self) -> Self:
         nouns = [noun for noun in ("node", "account", "job") if getattr(self, noun) is not None]
-        forms = "{at, node, state}, {at, account, share} or {at, job, do: cancel | hold | release}"
+        forms = (
+            "{at, node, state}, {at, node, closed_from}, {at, account, share}"
+            " or {at, job, do: cancel | hold | release}"
+        )
         if len(nouns) != 1:
             raise ValueError(f"one of {forms}")
-        verb = {"node": "state", "account": "share", "job": "do"}[nouns[0]]
-        given = [key for key in ("state", "share", "do") if getattr(self, key) is not None]
-        if given != [verb]:
+        verbs = {"node": ("state", "closed_from"), "account": ("share",), "job": ("do",)}[nouns[0]]
+        given = [key for key in ("state", "closed_from", "share", "do") if getattr(self, key) is not None]
+        if len(given) != 1 or given[0] not in verbs:
             raise ValueError(f"one of {forms}")
-        if self.lasts is not None and self.state not in ("down", "draining"):
-            raise ValueError("`for` with state down or draining only")
+        if self.lasts is not None and self.state not in ("down", "draining") and self.closed_from is None:
+            raise ValueError("`for` with state down or draining, or with closed_from, only")
+        if self.closed_from is not None and self.closed_from <= self.at:
+            raise ValueError("closed_from later than at (or state draining, for a node that closes at once)")
         if self.cluster is not None and self.account is None:
             raise ValueError("`cluster` with an account's share only")
         return self

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tenure.core.closing import set_closing
+from tenure.core.contract import protection_s
 from tenure.core.decide import decide_into
 from tenure.core.kernel import entry, kernel
 from tenure.core.lifecycle import set_node_state, unprotect
@@ -44,14 +46,8 @@ BY_CANCEL = int(Cause.CANCELLED)
 SAY_STARTED, SAY_STOPPING = int(Happened.STARTED), int(Happened.STOPPING)
 SAY_PLANNED, SAY_REQUEUED = int(Happened.PLANNED), int(Happened.REQUEUED)
 DOWN = int(NodeState.DOWN)
-PHASE, NODE, SHARE, CANCEL, HOLD, RELEASE = (
-    What.PHASE,
-    What.NODE,
-    What.SHARE,
-    What.CANCEL,
-    What.HOLD,
-    What.RELEASE,
-)
+PHASE, NODE, SHARE, CANCEL, HOLD = What.PHASE, What.NODE, What.SHARE, What.CANCEL, What.HOLD
+CLOSE = What.CLOSE
 STALE_S = 9 * 86400  #: nothing running, nothing to come, nothing started for so long: the rest waits for ever
 
 ALARM = table_type(t=I8, order=I8, job=I8, attempt=I8, kind=I8)
@@ -209,6 +205,8 @@ def happen(lab, board, policy, world, row, now_s):
         set_node_state(lab, board, policy, subject, value, note, now_s)
         if value == DOWN:
             _fail_node(lab, board, policy, world, subject, now_s)
+    elif what == CLOSE:
+        set_closing(lab, board, subject, value, note, now_s)
     elif what == SHARE:
         set_share(lab, board, policy, subject, world.happenings.cluster[row], value, note, now_s)
     elif what == CANCEL:
@@ -252,6 +250,8 @@ def go_off(lab, board, policy, world, now_s):
         end_stay(lab, board, policy, world, job, _told_end(stays, job), now_s)
         return True
     if kind == PROTECTION_OVER and phase == RUNNING:
+        if stays.protected_until_s[job] > now_s:  # kept by its quota: only a sick node it leaves now
+            return board.scenes.n_sick[stays.cluster[job]] > 0
         unprotect(lab, board, job)
         return True
     if kind == RESTED and phase == RESTING:
@@ -261,7 +261,7 @@ def go_off(lab, board, policy, world, now_s):
 
 
 @kernel
-def _wind_up_start(lab, board, world, job, now_s):
+def _wind_up_start(lab, board, policy, world, job, now_s):
     """An attempt has started: when will it end by itself, and when does its protection?"""
     jobs, stays = lab.jobs, board.stays
     left_s = world.hidden.work_s[job] - world.work.done_s[job]
@@ -270,22 +270,21 @@ def _wind_up_start(lab, board, world, job, now_s):
     stays.timed_out[job] = left_s > jobs.max_runtime_s[job]
     ends_s = now_s + min(left_s, jobs.max_runtime_s[job])
     set_alarm(world.clock, world.alarms, ends_s, ENDS, job, stays.attempt[job])
-    if stays.protected_until_s[job] > now_s and stays.protected_until_s[job] < ends_s:
-        set_alarm(
-            world.clock, world.alarms, stays.protected_until_s[job], PROTECTION_OVER, job, stays.attempt[job]
-        )
+    over_s = min(stays.protected_until_s[job], now_s + protection_s(policy, jobs.min_runtime_s[job]))
+    if now_s < over_s < ends_s:
+        set_alarm(world.clock, world.alarms, over_s, PROTECTION_OVER, job, stays.attempt[job])
     world.clock.last_start_s[0] = now_s
     world.clock.n_running[0] += 1
 
 
 @kernel
-def wind_up(lab, board, world, now_s):
+def wind_up(lab, board, policy, world, now_s):
     """Set the alarms that follow from what was said since the last call."""
     out = board.out
     for row in range(world.clock.n_seen[0], board.counts.n_out[0]):
         event, job = out.event[row], np.int64(out.job[row])
         if event == SAY_STARTED:
-            _wind_up_start(lab, board, world, job, now_s)
+            _wind_up_start(lab, board, policy, world, job, now_s)
         elif event == SAY_STOPPING and board.stays.phase[job] == STOPPING:
             set_alarm(world.clock, world.alarms, out.x[row], GRACE_OVER, job, board.stays.attempt[job])
         elif event == SAY_PLANNED:
@@ -336,6 +335,7 @@ def _next_instant(lab, board, policy, world, rule):
                 board.scenes.n_waiting[cluster] > 0
                 or board.counts.n_claims[0] > 0
                 or board.scenes.n_sick[cluster] > 0
+                or board.scenes.n_closing[cluster] > 0
             ):
                 return min(t_s, (clock.now_s[0] // policy.tick_s + 1) * policy.tick_s)
     return t_s
@@ -389,7 +389,7 @@ def run(lab, board, policy, world, rule, turns):
             if clock.dirty_loops[0] > 0 and not serve_loops(lab, board, policy, world, now_s):
                 return MAKE_ROOM
             turn(lab, board, policy, rule, now_s)
-            wind_up(lab, board, world, now_s)
+            wind_up(lab, board, policy, world, now_s)
             clock.pending[0] = False
             played += 1
             if played >= turns:
@@ -400,7 +400,7 @@ def run(lab, board, policy, world, rule, turns):
         clock.now_s[0] = t_s
         if _step(lab, board, policy, world, t_s):
             clock.pending[0] = True
-        wind_up(lab, board, world, t_s)
+        wind_up(lab, board, policy, world, t_s)
 
 
 run_entry = entry(getattr(run, "py_func", run))

@@ -76,10 +76,15 @@ def _who(event: EventFile) -> dict[str, Any] | None:
 
 
 def _of_node(event: EventFile, row: int) -> list[_One]:
-    state = NODE_STATES[event.state or "up"]
-    told = [_One(event.at, What.NODE, row, state, note=_who(event))]
+    """A word on its state; or that it is going to close, and what is said then."""
+    at, note = event.at, _who(event)
+    state, told = NODE_STATES[event.state or "up"], []
+    if event.closed_from is not None:
+        told.append(_One(at, What.CLOSE, row, event.closed_from, note=note))
+        at, state = event.closed_from, NodeState.DRAINING
+    told.append(_One(at, What.NODE, row, state, note=note))
     if event.lasts is not None:
-        told.append(_One(event.at + event.lasts, What.NODE, row, NodeState.UP, note=_who(event)))
+        told.append(_One(at + event.lasts, What.NODE, row, NodeState.UP, note=note))
     return told
 
 

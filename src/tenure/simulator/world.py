@@ -43,9 +43,12 @@ HAPPENING = table_type(
 
 
 class What:
-    """Kinds of happenings. `value`: PHASE: new target; NODE: words.NodeState; SHARE: millionths."""
+    """Kinds of happenings. `value`: PHASE: new target; NODE: words.NodeState; SHARE: millionths.
 
-    PHASE, NODE, SHARE, CANCEL, HOLD, RELEASE = range(6)
+    CLOSE: from when on the node is to be out of service, seconds; NEVER_S: not any more.
+    """
+
+    PHASE, NODE, SHARE, CANCEL, HOLD, RELEASE, CLOSE = range(7)
 
 
 class World(NamedTuple):

@@ -34,7 +34,12 @@ EVENT_FIELDS = {
     "HELD": {"y": "row of `notes`"},
     "RELEASED": {"y": "row of `notes`"},
     "WAITING": {"x": "need", "y": "have", "rule": "words.Reason"},
-    "NODE": {"by": "node row", "code": "words.NodeState", "y": "row of `notes` with {reason, by}, or NONE"},
+    "NODE": {
+        "by": "node row",
+        "code": "words.NodeState",
+        "x": "0, or where it is told to close, from when on; NEVER_S: not any more",
+        "y": "row of `notes` with {reason, by}, or NONE",
+    },
     "SHARE": {"y": "row of `notes` with {account, old, new, by, reason}; shares as fractions"},
     "UNPLANNED": {},
     "CLAIMED": {"x": "GPUs to be cleared", "nodes_at": "the nodes claimed (rows of placements)"},

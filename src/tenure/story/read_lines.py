@@ -226,8 +226,9 @@ class LineReader:
     def node(self, line: Line, t: int) -> Row:
         if line["node"] not in self.node_row:
             raise StoryError(f"node {line['node']!r} is not among those of `began`")
-        state, note = word(STATES, line, "state"), self.note(line, "node", "state")
-        return (t, 0, note, 0, NONE, 0, self.node_row[line["node"]], 0, Happened.NODE, state, 0)
+        state, note = word(STATES, line, "state"), self.note(line, "node", "state", "closed_from_s")
+        closes_s = instant(line["closed_from_s"]) if "closed_from_s" in line else 0
+        return (t, closes_s, note, 0, NONE, 0, self.node_row[line["node"]], 0, Happened.NODE, state, 0)
 
     def share(self, line: Line, t: int) -> Row:
         if line["account"] not in self.paths:

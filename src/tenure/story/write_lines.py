@@ -199,9 +199,10 @@ class LineMaker:
         return line
 
     def node(self, n: int, who: str, row: Row) -> str:
+        closes = f'"closed_from_s":{instant(row[1])},' if row[1] else ""
         return (
             f'{{"event":"node","t":{row[0]},"n":{n},"node":{self.node_text[row[6]]},'
-            f'"state":{STATES[row[9]]},{self.note_of(row, "reason")}}}\n'
+            f'"state":{STATES[row[9]]},{closes}{self.note_of(row, "reason")}}}\n'
         )
 
     def share(self, n: int, who: str, row: Row) -> str:

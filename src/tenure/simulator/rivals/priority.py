@@ -13,7 +13,7 @@ import numpy as np
 from tenure.core.board import BUDGETED, LANES
 from tenure.core.claims import pass_claims, pass_drains, within_limits
 from tenure.core.columns import UGPU
-from tenure.core.contract import protection_s
+from tenure.core.contract import longest_grace_s, protection_s
 from tenure.core.fit import find_place, node_size_for, suits
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import claim, start, stop
@@ -128,7 +128,7 @@ def _clear_for(lab, board, policy, cluster, job, now_s):
     count, n = 0, 0
     for node in range(first, first + lab.clusters.n_nodes[cluster]):
         if board.posts.avail[node] + board.posts.soft[node] < each or not suits(
-            lab, board, policy, node, job, now_s
+            lab, board, policy, node, job, now_s + longest_grace_s(policy)
         ):
             continue
         if size > 0 and (lab.nodes.gpus[node] != size or board.posts.pledged[node] > 0):
