@@ -7,6 +7,7 @@ brings, then what people and nodes did, then arrivals.
 
 from __future__ import annotations
 
+from tenure.core.closing import set_closing
 from tenure.core.decide import decide_into
 from tenure.core.kernel import entry, kernel
 from tenure.core.lifecycle import unprotect
@@ -31,15 +32,16 @@ NODE_FAILED, CANCELLED, TIMED_OUT = int(End.NODE_FAILED), int(End.CANCELLED), in
 class News:
     """Kinds of news, in the order in which those of one instant are told.
 
-    `value`: ENDED: words.End; NODE: words.NodeState; SHARE: millionths of the parent's.
+    `value`: ENDED: words.End; NODE: words.NodeState; SHARE: millionths of the parent's; CLOSE: from when on
+    the node is to be out of service, NEVER_S: not any more.
     """
 
-    ENDED, NODE, SHARE, CANCEL, HOLD, RELEASE, STOP, SUBMIT, HOLD_NEW = range(9)
+    ENDED, NODE, SHARE, CANCEL, HOLD, RELEASE, STOP, SUBMIT, HOLD_NEW, CLOSE = range(10)
 
 
-ENDED, NODE, SHARE, CANCEL, HOLD, RELEASE, STOP, SUBMIT, HOLD_NEW = (
+ENDED, NODE, SHARE, CANCEL, HOLD, RELEASE, STOP, SUBMIT, HOLD_NEW, CLOSE = (
     News.ENDED, News.NODE, News.SHARE, News.CANCEL, News.HOLD, News.RELEASE, News.STOP, News.SUBMIT,
-    News.HOLD_NEW,
+    News.HOLD_NEW, News.CLOSE,
 )  # fmt: skip
 
 #: One thing that has happened.
@@ -74,6 +76,8 @@ def _hear(lab, board, policy, news, k):
         _end(lab, board, policy, news, k)
     elif what == NODE:
         set_node(lab, board, policy, row, news.value[k], note, t_s)
+    elif what == CLOSE:
+        set_closing(lab, board, row, news.value[k], note, t_s)
     elif what == SHARE:
         set_share(lab, board, policy, row, news.cluster[k], news.value[k], note, t_s)
     elif what == CANCEL:
@@ -140,13 +144,16 @@ def live_turn(lab, board, policy, news, n_news, deciding, now_s):
 @kernel
 def next_instant(lab, board, policy, now_s):
     """When the next turn is due though nothing has happened: what the board brings, or a tick while somebody
-    waits. Promises' dates are the caller's to remember. NEVER_S = none."""
+    waits or a node is to close. Promises' dates are the caller's to remember. NEVER_S = none."""
     t_s = max(next_due(board), now_s)
+    for node in range(len(board.posts)):
+        t_s = min(t_s, max(board.posts.closed_s[node], now_s))
     for cluster in range(len(lab.clusters)):
         if (
             board.scenes.n_waiting[cluster] > 0
             or board.counts.n_claims[0] > 0
             or board.scenes.n_sick[cluster] > 0
+            or board.scenes.n_closing[cluster] > 0
         ):
             return min(t_s, (now_s // policy.tick_s + 1) * policy.tick_s)
     return t_s
