@@ -222,20 +222,25 @@ def cheapest_set(
 
 
 def earliest_together(
-    clear_s: Sequence[int], need: int, own: Sequence[tuple[int, int]], own_room: int | None, now_s: int
+    clear_s: Sequence[tuple[int, int]],
+    need: int,
+    own: Sequence[tuple[int, int]],
+    own_room: int | None,
+    now_s: int,
 ) -> int:
     """S17: the first instant at which `need` nodes can be taken and the account's own work leaves room.
 
-    `clear_s`: from when each node can be taken whole. `own`: (GPUs, protected until) of its attempts.
+    `clear_s`: from when each node can be taken whole, and the last instant at which it may be, for it closes
+    later. `own`: (GPUs, protected until) of its attempts.
     """
 
     def instants() -> Iterator[int]:
         yield now_s
-        yield from clear_s
+        yield from (from_s for from_s, _ in clear_s)
         yield from (until_s for _, until_s in own)
 
     for at_s in sorted(set(instants())):
-        if at_s < now_s or at_s >= NEVER or sum(clear <= at_s for clear in clear_s) < need:
+        if at_s < now_s or at_s >= NEVER or sum(first <= at_s <= last for first, last in clear_s) < need:
             continue
         if own_room is None or sum(gpus for gpus, until_s in own if until_s > at_s) <= own_room:
             return at_s

@@ -1,4 +1,4 @@
-"""Closings told to a live turn: what starts before; and the turn itself lets the node drain when it is time."""
+"""Closings told to a live turn: what may start before, and the node drains when it is time."""
 
 from __future__ import annotations
 

@@ -95,13 +95,30 @@ class Shaken(NamedTuple):
         return plan != NONE and self.board.plans["job"][plan] != job
 
     def in_time(self, node: int, job: int, start_s: int) -> bool:
-        """S17: it breaks no promise of another there."""
-        free = self.stage.lab.jobs["min_runtime_s"][job] == 0
-        if free or not self.for_another(node, job):
+        """S17, S19: it breaks no promise of another there, and its protection ends before the node closes."""
+        if self.stage.lab.jobs["min_runtime_s"][job] == 0:
             return True
-        quick, gang = self.board.stays["quick"], self.board.plans["job"][self.board.posts["plan"][node]]
-        safe_s = self.stage.policy.max_protected_s if quick[job] and quick[gang] else self.protected_s(job)
-        return bool(start_s + safe_s <= self.board.posts["plan_s"][node])
+        stays, policy = self.board.stays, self.stage.policy
+        until_s = start_s + self.protected_s(job)
+        if until_s > self.board.posts["closed_s"][node]:
+            return False
+        if not self.for_another(node, job):
+            return True
+        gang = self.board.plans["job"][self.board.posts["plan"][node]]
+        if stays["quick"][job] and stays["quick"][gang]:
+            until_s = start_s + policy.max_protected_s
+        elif self.stage.lab.jobs["kind"][job] == Kind.SESSION:
+            until_s = max(until_s, int(stays["submit_s"][gang]) + policy.session_patience_s)
+        return bool(until_s <= self.board.posts["plan_s"][node])
+
+    def last_start_s(self, node: int, job: int) -> int:
+        """S19: the last instant for which the job may be promised the node: a grace later it starts there."""
+        closed_s = int(self.board.posts["closed_s"][node])
+        if closed_s >= NEVER or self.stage.lab.jobs["min_runtime_s"][job] == 0:
+            return NEVER
+        policy = self.stage.policy
+        grace_s = max(policy.grace_budgeted_s, policy.grace_unbudgeted_s)
+        return closed_s - grace_s - self.protected_s(job)
 
     def safe_until_s(self, job: int, taker: int) -> int:
         """S10, S12: budgeted work is safe while protected, quick work from quick for the longest protection.
@@ -384,9 +401,10 @@ def test_promises_are_the_earliest_instant(scenario: dict[str, Any], seed: int) 
                 continue
             nodes = [n for n in at.nodes(cluster) if at.stage.lab.nodes["gpus"][n] == size]
             clear = {n: clear_from(at, cluster, job, n) for n in nodes}
-            plain = [clear[n] for n in nodes if not at.board.posts["pool"][n]]
+            spans = {n: (clear[n], at.last_start_s(n, job)) for n in nodes}
+            plain = [spans[n] for n in nodes if not at.board.posts["pool"][n]]
             if sum(at.suits(n, job) and not at.board.posts["pool"][n] for n in nodes) < need:
-                plain = list(clear.values())  # the pool too, where no other nodes could hold it even if empty
+                plain = list(spans.values())  # the pool too, where no other nodes could hold it even if empty
             own = own_of(at, cluster, job)
             best = earliest_together(plain, need, own, None if own_room < 0 else own_room, at.now_s)
             assert at_s == best
