@@ -1,6 +1,8 @@
 # Needs Python 3.11 or newer with pip and venv, git, make. Everything lands in .venv/ and out/.
 #
-#   make demo     set up .venv and play the built-in lab; its report lands in out/ai2.html
+#   make demo     set up .venv and run a small lab on this machine for a minute: real processes, a preemption,
+#                 a crash of the server, an audit; nothing is left running
+#   make simulate-demo  play a month of the built-in lab; its report lands in out/ai2.html
 #   make check    the gate before a commit: format, lint, types, floors, docs, fast tests (under two minutes)
 #   make test     everything: the core plain, bounds-checked and compiled, then all tests
 #   make bench    the benchmarks: counts asserted, seconds recorded in docs/speed.md
@@ -11,7 +13,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo check format lint types floors test test-plain test-checked test-compiled bench reached docs clean
+.PHONY: help demo simulate-demo check format lint types floors test test-plain test-checked test-compiled bench reached docs clean
 
 # The first of these that is new enough; `make PYTHON=/path/to/python3.12 demo` chooses another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -43,6 +45,10 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
+	@mkdir -p out
+	@$(BIN)/python examples/demo/demo.py out/demo
+
+simulate-demo: $(READY)
 	@mkdir -p out
 	@echo "Playing the built-in lab ai2: 30 days of 1,024 GPUs after 7 of warm-up."
 	@echo "(The first run compiles the scheduler, which takes about a minute; after that it starts at once.)"

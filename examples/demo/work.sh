@@ -4,10 +4,10 @@ steps=$1
 save=${TENURE_DEMO_SAVES:-.}/$TENURE_JOB.step
 step=$(cat "$save" 2>/dev/null || echo 0)
 echo "job $TENURE_JOB, attempt $TENURE_ATTEMPT: begins at step $step with GPUs '$CUDA_VISIBLE_DEVICES'"
-trap 'echo "$step" > "$save"; echo "told to stop: saved at step $step"; exit 0' TERM
+trap 'echo "$step" > "$save"; : > "$TENURE_SAVED"; echo "told to stop: saved at step $step"; exit 0' TERM
 while [ "$step" -lt "$steps" ]; do
     sleep 0.5
     step=$((step + 1))
 done
-test -n "$TENURE_DONE" && : > "$TENURE_DONE"
+: > "$TENURE_DONE"
 echo "done at step $step"
