@@ -135,6 +135,8 @@ def _where(job: QueueRow, now: str) -> str:
     where = job.cluster or ""
     if job.nodes > 1:
         where += f", {job.nodes} nodes"
+    if job.leaves_by is not None:
+        return f"{where}, gone within {duration(max(0.0, _seconds(now, job.leaves_by)))}"
     if left_s > 0:
         return f"{where}, protected {duration(left_s)}"
     return f"{where}, may be stopped"

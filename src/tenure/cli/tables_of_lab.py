@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -123,10 +124,14 @@ def replayed(console: Console, told: Mapping[str, Any]) -> None:
         f" the code that decides is {'the same' if told['same_code'] else 'another by now'}."
     )
     for event in told["decided"]:
-        mark = " " if event in told["recorded"] else "+"
-        console.print(
-            Text(f"{mark} {event}", style="" if mark == " " else "green"), overflow="ellipsis", no_wrap=True
-        )
+        mark, style = (" ", "") if event in told["recorded"] else ("+", "green")
+        console.print(_line(mark, event, style))
     for event in told["recorded"]:
         if event not in told["decided"]:
-            console.print(Text(f"- {event}", style="red"), overflow="ellipsis", no_wrap=True)
+            console.print(_line("-", event, "red"))
+
+
+def _line(mark: str, event: Mapping[str, Any], style: str) -> Text:
+    """A line of a story, cut to the terminal."""
+    text = json.dumps(event, ensure_ascii=False)
+    return Text(f"{mark} {text}", style=style, no_wrap=True, overflow="ellipsis")

@@ -118,6 +118,7 @@ class QueueRow(Message):
     attempt: int = 0
     nodes: int = 0
     protected_until: str | None = None
+    leaves_by: str | None = None  #: told to stop: the end of its grace
     reason: str | None = None  #: why it waits: a code
     array: str | None = None
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenure.client.messages import Done, Node
+from tenure.core.explain import jobs_text
 from tenure.core.words import NodeState
 from tenure.daemon.health import WORDS, asked_state
 from tenure.service.live.desk import Desk, reason_text
@@ -99,6 +100,6 @@ def set_node(desk: Desk, who: Who, name: str, body: Mapping[str, Any]) -> Done:
     busy = next(one for one in nodes(desk, who) if one.node == name)
     text = f"node {name} is {busy.state}"
     if busy.jobs:
-        text += f"; {len(busy.jobs)} jobs run on it"
-        text += f" until {busy.empty_by} at the latest" if busy.empty_by else ""
+        text += f"; {jobs_text(len(busy.jobs))} on it"
+        text += f", until {busy.empty_by} at the latest" if busy.empty_by else ""
     return Done(subject=name, text=text)

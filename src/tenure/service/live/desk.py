@@ -18,6 +18,7 @@ from tenure.engines.protocol import Engine
 from tenure.ledger.ledger import Ledger
 from tenure.ledger.records import Asked, JobRow
 from tenure.service.live.errors import NotKnown, NotNow, NotReady, Wrong
+from tenure.service.live.following import Following
 from tenure.service.live.foresight import Foresight
 from tenure.service.live.people import Who
 from tenure.settings.errors import BadInput
@@ -42,15 +43,21 @@ class Desk:
     foresight: Foresight = field(default_factory=Foresight)
 
     @cached_property
+    def following(self) -> Following:
+        """What another server records."""
+        return Following(self.lab, self.ledger, self.engine)
+
+    @cached_property
     def holder(self) -> Holder:
         """What the lab's clusters could hold."""
         return Holder(self.lab)
 
     def view(self) -> View:
-        """The newest view. Raises NotReady while there is none."""
-        view = self.daemon.view()
+        """The newest view; where another server leads, what it has recorded. Raises NotReady."""
+        health = self.daemon.health()
+        view = self.following.view() if health.state == "standby" else self.daemon.view()
         if view is None:
-            raise NotReady(f"the scheduler is not ready yet: {self.daemon.health().sentence}")
+            raise NotReady(f"the scheduler is not ready yet: {health.sentence}")
         return view
 
     def job(self, name: str) -> JobRow:

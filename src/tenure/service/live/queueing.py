@@ -144,8 +144,9 @@ def rows_of(desk: Desk, view: View, rows: Sequence[int]) -> list[QueueRow]:
                 attempt=int(stay["attempt"]),
                 nodes=int(stay["n_nodes"]) if runs else 0,
                 protected_until=desk.date(int(stay["protected_until_s"]), start)
-                if runs and stay["budgeted"]
+                if phase == Phase.RUNNING and stay["budgeted"]
                 else None,
+                leaves_by=desk.date(int(stay["stop_s"]), start) if phase == Phase.STOPPING else None,
                 reason=reasons.get(row),
                 array=card.array or None,
             )

@@ -14,8 +14,6 @@ from tenure.service.live.people import Who, check_admin
 from tenure.settings.errors import BadInput, shown
 from tenure.settings.units import duration_s, duration_text
 
-LATE_S = 60.0  #: a turn is due at least every tick while somebody waits; so much later something is wrong
-
 
 def story_lines(desk: Desk, who: Who, since: str | None) -> Any:
     """The lines of the story, so that whoever asks can measure it: it names no commands.
@@ -62,8 +60,8 @@ def health(desk: Desk) -> Health:
     view = desk.daemon.view()
     silent = told.engine_silent_s is not None
     age_s = -1.0 if told.last_turn_at is None else max(0.0, desk.now() - told.last_turn_at)
-    starting = view is None or told.state in ("starting", "stopped")
-    ok = not starting and not silent and told.ledger_error is None and told.state in ("leading", "standby")
+    ready = told.state == "standby" or (view is not None and told.state == "leading")
+    ok = ready and not silent and told.ledger_error is None
     return Health(
         ok=ok,
         leader=told.leader,

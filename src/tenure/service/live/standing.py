@@ -69,12 +69,13 @@ def standing(options: Options, say: Say) -> Iterator[tuple[Desk, socket.socket]]
         clock = RealClock()
         engine = open_engine(options.engine, lab, options.data, clock)
         stack.callback(engine.close)
+        # a name of the folder, which is locked: who comes back after a crash leads again at once
         daemon = Daemon(
             lab,
             ledger,
             engine,
             clock,
-            name=f"{socket.gethostname()}:{os.getpid()}",
+            name=f"{socket.gethostname()}:{options.data.resolve()}",
             shadow=options.shadow,
             log=structlog.get_logger("tenure.daemon"),
         )
