@@ -57,6 +57,7 @@ class Desk:
         self.shares: list[dict[str, Any]] = []
         self.asked_nodes: dict[int, NodeState] = {}  #: by row: where people put nodes in this turn
         self.node_t: dict[int, int] = {}
+        self.told_nodes: dict[str, tuple[bool, str]] = {}  #: (out of service, why) by people's word
         self.withdrawn: list[tuple[str, str]] = []  #: (job at the engine, why it can never run)
         self._end_of = end_of
         self._haunted = haunted
@@ -268,6 +269,7 @@ class Desk:
                 f"something of ours that was given up still runs on {subject}: not before it is gone"
             )
         self.set_node(row, state, by, reason)
+        self.told_nodes[subject] = (state != NodeState.UP, str(reason or ""))
         return {"node": subject, "state": str(body["state"])}
 
     def set_node(self, row: int, state: NodeState, by: str, reason: Any, t: int | None = None) -> None:
@@ -279,7 +281,7 @@ class Desk:
         if state == NodeState.UP:
             self.book.words.pop(row, None)
         else:
-            self.book.words[row] = NodeWord(by, str(reason or ""))
+            self.book.words[row] = NodeWord(by or "somebody", str(reason or ""))
 
     def share(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """An account's part of its parent's is another from now on."""

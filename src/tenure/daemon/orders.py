@@ -66,6 +66,10 @@ class OpenOrders:
         """(kind, job, attempt) of each."""
         return frozenset((row.kind, *_key(row)) for row in self._rows.values())
 
+    def nodes(self) -> frozenset[str]:
+        """Nodes of which the engine is still to be told how they are."""
+        return frozenset(str(row.body["node"]) for row in self._rows.values() if row.kind == "setnode")
+
     def carry_out(self, engine: Engine, is_wanted: Callable[[Key], bool]) -> Carried:
         """Carry out what can be; a start that nobody wants any more (its end is recorded) is left out."""
         carried = Carried([], [], "")

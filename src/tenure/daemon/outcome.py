@@ -14,7 +14,7 @@ from tenure.daemon.book import Book, NodeWord
 from tenure.daemon.commands import Desk, command_line
 from tenure.daemon.reconcile import Ended, Found, Key
 from tenure.daemon.tell import Said, said
-from tenure.engines.protocol import Forget, Notice, Order, Start, Stop, Withdraw
+from tenure.engines.protocol import Forget, Notice, Order, SetNode, Start, Stop, Withdraw
 from tenure.ledger.records import Answer, AttemptRow, JobRow, NodeEntry, OrderRow
 
 protection_s = getattr(protection_kernel, "py_func", protection_kernel)
@@ -31,7 +31,6 @@ class Written(NamedTuple):
     jobs: Sequence[JobRow]
     attempts: Sequence[AttemptRow]
     orders: Sequence[OrderRow]
-    notes: Sequence[Mapping[str, Any]]
     node_log: Sequence[NodeEntry]
     ended: frozenset[int]
 
@@ -175,6 +174,8 @@ class _Writer:
             for key in found.stops:
                 self.orders.append(Stop(self.id(), *key, 0.0, False, "its end is recorded already"))
             self.orders += [Forget(self.id(), *key) for key in found.forgets]
+        for node, (out, reason) in self.desk.told_nodes.items():
+            self.orders.append(SetNode(self.id(), node, out, reason))
         for job, _ in self.desk.withdrawn:
             self.orders.append(Withdraw(self.id(), job))
 
@@ -231,7 +232,6 @@ def write_up(
         jobs=list(writer.job_rows()),
         attempts=list(writer.attempts.values()),
         orders=orders,
-        notes=[],
         node_log=writer.node_log,
         ended=frozenset(writer.ends),
     )

@@ -11,7 +11,6 @@ import io
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from tenure.daemon.state import (
     Columns,
     State,
     card_of,
+    kept_in,
     plain_card,
     promises_on,
     state_of,
@@ -57,7 +57,7 @@ def patch_of(before: Book, after: Book) -> Patch:
         "asked": {name: after.core.jobs[name][n : after.n_jobs].tolist() for name in ASKED},
         "stays": _columns(old.stays, new.stays, RECORDED, after.n_jobs),
         "marks": _columns(before.marks, after.marks, MARK.names or (), after.n_jobs),
-        "kept": _columns(old.standings, new.standings, _kept_in(after), len(new.standings)),
+        "kept": _columns(old.standings, new.standings, kept_in(after), len(new.standings)),
         "rates": _new_rates(before, after),
     }
     if not len(patch["cards"]):
@@ -82,12 +82,6 @@ def patch_of(before: Book, after: Book) -> Patch:
     if (old.shares != new.shares).any():
         patch["shares"] = new.shares.tolist()
     return patch
-
-
-def _kept_in(book: Book) -> tuple[str, ...]:
-    """A target counts between turns only where a job may choose its cluster; sums that decay, where used."""
-    target = ("target",) if len(book.lab.clusters) > 1 else ()
-    return target + (KEPT[1:] if book.policy.half_life_s != NEVER_S else ())
 
 
 def _columns(old: Table, new: Table, names: tuple[str, ...], n: int) -> dict[str, list[Any]]:
@@ -269,7 +263,7 @@ def state_from(packed: bytes) -> State:
         words={row: NodeWord(*word) for row, word in rest["words"]},
         enrolled=rest["enrolled"],
         shares=arrays["shares"].copy(),
-        kept=table("kept", KEPT, n_standings, None),
+        kept=table("kept", tuple(name for name in KEPT if f"kept.{name}" in arrays), n_standings, None),
         past=table("past", PAST, n_standings, None),
         rates=rates,
     )
@@ -317,7 +311,6 @@ __all__ = [
     "keyframe",
     "keyframe_of",
     "patch_of",
-    "replace",
     "same",
     "state_from",
 ]

@@ -15,7 +15,8 @@ own. From silence it concludes nothing: what is missing from an answer is over o
 | node up | draining | somebody drains it at the engine |
 | node down, draining or drained by the engine's word | up | up, unless work of ours haunts it |
 | node out of service by a person's word | anything | nothing |
-| node up | nothing | missing; down after the grace |
+| node up | nothing | missing; after the grace down, or draining while work is still seen on it |
+| a gang's other nodes, one of which died | the gang runs | they take nothing new until it is gone |
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from tenure.core.words import Cause, End, NodeState, Phase
 from tenure.engines.protocol import Seen, SeenArrival, SeenAttempt, SeenNode
 
 GRACE_S = 90.0  #: how long something may be missing from the engine's answers
+LEFT_S = 15.0  #: … and a job from the engine's own queue, on its way from one state to another
+MISSING = "missing from the engine's answers"
 ENGINE = "engine"  #: who says so, where the engine does
 
 Key = tuple[str, int]  #: (job, attempt)
@@ -62,6 +65,7 @@ class Records(NamedTuple):
     refused: Mapping[Key, tuple[str, bool]] = {}  #: (why, the node is bad) of starts that will never be
     missing: Mapping[str, float] = {}  #: since when, epoch, by `JOB.ATTEMPT` or the node's name
     waiting: Mapping[str, bool] = {}  #: jobs that wait, for engines that keep the queue: held by the engine?
+    unset: frozenset[str] = frozenset()  #: nodes of which the engine is still to be told how they are
     grace_s: float = GRACE_S
 
 
@@ -135,8 +139,10 @@ def reconcile(records: Records, seen: Seen, *, keeps_queue: bool = False) -> Fou
             over = _missing(records, key, known, seen.at, missing)
             if over is not None:
                 ended.append(over)
+    alive = [one for one in seen.attempts if one.ended is None]
     nodes = _nodes(records, seen, haunted, missing, remarks)
-    arrivals, left, held, released = _queue(records, seen) if keeps_queue else ([], [], [], [])
+    nodes = [_while_seen(told, alive) for told in nodes] + _left_by_gangs(records, nodes, alive, haunted)
+    arrivals, left, held, released = _queue(records, seen, missing) if keeps_queue else ([], [], [], [])
     ended.sort(key=lambda one: one.place)
     return Found(
         ended, nodes, stops, forgets, arrivals, left, held, released, missing, remarks, frozenset(haunted)
@@ -205,16 +211,41 @@ def _nodes(
                 continue
             missing[name] = since
             if seen.at - since >= records.grace_s:
-                found.append(NodeNews(name, NodeState.DOWN, "missing from the engine's answers"))
+                found.append(NodeNews(name, NodeState.DOWN, MISSING))
             continue
         if node.gpus != known.gpus and node.up:
             remarks.append(f"node {name} has {node.gpus} GPUs, the lab says {known.gpus}")
         told = _node(known, node, name in haunted)
-        if told is not None:
+        if told is not None and not (name in records.unset and node.up):
             found.append(NodeNews(name, told, node.reason))
     for name in shown.keys() - records.nodes.keys():
         remarks.append(f"the engine has a node {name} that the lab does not name")
     return found
+
+
+def _while_seen(told: NodeNews, alive: Sequence[SeenAttempt]) -> NodeNews:
+    """A node of which the engine does not speak is not dead while it shows work there: it drains."""
+    if told.reason == MISSING and any(told.node in attempt.nodes for attempt in alive):
+        return told._replace(state=NodeState.DRAINING)
+    return told
+
+
+def _left_by_gangs(
+    records: Records, nodes: Sequence[NodeNews], alive: Sequence[SeenAttempt], haunted: set[str]
+) -> list[NodeNews]:
+    """The other nodes of a gang that a dead node takes along, where the engine shows the gang yet.
+
+    A gang has its nodes to itself, so nobody else is touched.
+    """
+    dead = {told.node for told in nodes if told.state == NodeState.DOWN}
+    left: set[str] = set()
+    for attempt in alive:
+        if len(attempt.nodes) > 1 and not dead.isdisjoint(attempt.nodes):
+            left.update(attempt.nodes.keys() - dead)
+    haunted.update(left)
+    told_of = {told.node for told in nodes}
+    works = [name for name in sorted(left - told_of) if records.nodes[name].state == NodeState.UP]
+    return [NodeNews(name, NodeState.DRAINING, "a gang of a dead node is still seen here") for name in works]
 
 
 def _node(known: KnownNode, node: SeenNode, haunted: bool) -> NodeState | None:
@@ -231,7 +262,9 @@ def _node(known: KnownNode, node: SeenNode, haunted: bool) -> NodeState | None:
     return None
 
 
-def _queue(records: Records, seen: Seen) -> tuple[list[SeenArrival], list[str], list[str], list[str]]:
+def _queue(
+    records: Records, seen: Seen, missing: dict[str, float]
+) -> tuple[list[SeenArrival], list[str], list[str], list[str]]:
     """(arrivals nobody recorded, waiting jobs that left, those put on hold there, those released there)."""
     new, held, released = [], [], []
     there = set()
@@ -243,8 +276,12 @@ def _queue(records: Records, seen: Seen) -> tuple[list[SeenArrival], list[str], 
             held.append(arrival.job)
         elif not arrival.held and records.waiting[arrival.job]:
             released.append(arrival.job)
-    left = [job for job in records.waiting if job not in there]
-    return new, left, held, released
+    left = []
+    for job in records.waiting.keys() - there:
+        missing[job] = records.missing.get(job, seen.at)
+        if seen.at - missing[job] >= LEFT_S:
+            left.append(job)
+    return new, sorted(left), held, released
 
 
 __all__ = ["ENGINE", "Ended", "Found", "Known", "KnownNode", "NodeNews", "Records", "reconcile"]

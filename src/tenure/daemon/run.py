@@ -265,6 +265,7 @@ class Daemon:
             unstarted=self._orders.unstarted(),
             refused=dict(self._orders.refused),
             ordered=self._orders.open(),
+            unset=self._orders.nodes(),
             missing=self._missing,
             end_of=self._end_of,
             keeps_queue=self.engine.keeps_queue,

@@ -103,10 +103,16 @@ def state_of(book: Book) -> State:
         words=dict(book.words),
         enrolled=dict(book.enrolled),
         shares=board.shares.copy(),
-        kept={name: board.standings[name].copy() for name in KEPT},
+        kept={name: board.standings[name].copy() for name in kept_in(book)},
         past={name: board.standings[name].copy() for name in PAST},
         rates=board.log[np.arange(tail, head) % len(board.log)],
     )
+
+
+def kept_in(book: Book) -> tuple[str, ...]:
+    """A target counts between turns only where a job may choose its cluster; sums that decay, where used."""
+    target = KEPT[:1] if len(book.lab.clusters) > 1 else ()
+    return target + (KEPT[1:] if book.policy.half_life_s != NEVER_S else ())
 
 
 def promises_on(board: Board) -> list[tuple[int, int, float, int, int, tuple[int, ...]]]:
@@ -153,8 +159,8 @@ def book_of(state: State, lab: Lab, policy: Policy, start: float) -> Book:
     assert all(one[0] // PLANS < len(lab.clusters) for one in state.promises)
     board = rebuild(core, policy, record, state.t)
     _set_sums(board, state)
-    for name in KEPT:
-        board.standings[name] = state.kept[name]
+    for name, column in state.kept.items():
+        board.standings[name] = column
     marks = empty(rows, MARK)
     for name in MARK.names or ():
         marks[name][:n] = state.marks[name]
@@ -239,6 +245,7 @@ __all__ = [
     "State",
     "book_of",
     "card_of",
+    "kept_in",
     "new_rows",
     "plain_card",
     "promises_on",

@@ -21,6 +21,7 @@ from tenure.core.words import NEVER_S, NONE, Cause, End, NodeState, Phase
 from tenure.daemon.book import Book, NodeWord, make_room
 from tenure.daemon.commands import AFTER, Desk, EndOf, Refused
 from tenure.daemon.gather import Gathered, plain
+from tenure.daemon.notes import notes_of_turn
 from tenure.daemon.outcome import write_up
 from tenure.daemon.patch import digest_of, patch_of
 from tenure.daemon.reconcile import (
@@ -53,6 +54,7 @@ class Inputs:
     unstarted: frozenset[Key] = frozenset()
     refused: Mapping[Key, tuple[str, bool]] = field(default_factory=dict)
     ordered: frozenset[tuple[str, str, int]] = frozenset()  #: (kind, job, attempt) of orders still open
+    unset: frozenset[str] = frozenset()  #: nodes that an open order speaks of
     missing: Mapping[str, float] = field(default_factory=dict)
     end_of: EndOf = lambda job: None
     keeps_queue: bool = False
@@ -129,6 +131,7 @@ def take_turn(before: Book, teller: Teller, inputs: Inputs, seen: Look) -> Outco
     table = news.table()
     apply_news(book, table, n_news, t, deciding=found is not None)
     written = write_up(book, desk, found, ended)
+    lines = teller.lines(book, news.notes)
     row = TurnRow(
         turn=book.turn,
         t=t,
@@ -138,13 +141,13 @@ def take_turn(before: Book, teller: Teller, inputs: Inputs, seen: Look) -> Outco
         digest=digest_of(before),
         code=sources_digest(),
         keyframe=None,
-        events=teller.lines(book, news.notes),
+        events=lines,
         jobs=written.jobs,
         attempts=written.attempts,
         orders=written.orders,
         answers=[desk.answers[number] for number in sorted(desk.answers)],
         shares=desk.shares,
-        notes=written.notes,
+        notes=notes_of_turn(book, lines),
         node_log=written.node_log,
     )
     return Outcome(book, row, bool(written.ended) and waits_for_others(book))
@@ -210,6 +213,7 @@ def records_of(book: Book, inputs: Inputs, skew: float) -> Records:
         unstarted=inputs.unstarted,
         refused=inputs.refused,
         missing=inputs.missing,
+        unset=inputs.unset,
         waiting=_waiting(book) if inputs.keeps_queue else {},
     )
 
