@@ -9,6 +9,8 @@ import pytest
 
 from databases import (
     database_url,
+    lease,
+    ledger,
     postgresql,
     postgresql_record_url,
     postgresql_url,
@@ -21,6 +23,8 @@ from slurm_site import slurm
 
 __all__ = [  # fixtures live where a conftest names them
     "database_url",
+    "ledger",
+    "lease",
     "postgresql",
     "postgresql_record_url",
     "postgresql_url",

@@ -2,7 +2,8 @@
 
 A test asks for `database_url` (both, one after the other), `postgresql_url` or `sqlite_url`: each a new and
 empty database; or for `record_url`, where the tables may be there already, which is quicker. `PostgreSQL`
-starts a server of one's own.
+starts a server of one's own. `ledger` is an open record, new and empty, in both; `lease` the right to write
+to it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tenure.ledger.ledger import Ledger, open_ledger
+from tenure.ledger.records import Lease
 
 NEEDED = ("initdb", "pg_ctl", "postgres")
 SETTINGS = {
@@ -97,8 +101,6 @@ class PostgreSQL:
     def new_record(self) -> str:
         """URL of a new database with the tables of a record."""
         if not self._template:
-            from tenure.ledger.ledger import open_ledger
-
             url = self.new_database()
             open_ledger(url).close()
             self._template = f"record_{self._made}"
@@ -148,3 +150,17 @@ def database_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def record_url(request: pytest.FixtureRequest) -> str:
     return request.getfixturevalue(f"{request.param}_record_url")
+
+
+@pytest.fixture
+def ledger(record_url: str) -> Iterator[Ledger]:
+    opened = open_ledger(record_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def lease(ledger: Ledger) -> Lease:
+    found = ledger.lead("one", 0.0, 10.0)
+    assert found is not None
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,20 +27,6 @@ from tenure.ledger.tables import COUNTERS, LEADERSHIP, METADATA
 from turn_rows import attempt_row, bare_turn, event, job_row, order_row, turn_row
 
 TTL_S = 10.0
-
-
-@pytest.fixture
-def ledger(record_url: str) -> Iterator[Ledger]:
-    opened = open_ledger(record_url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def lease(ledger: Ledger) -> Lease:
-    found = ledger.lead("one", 0.0, TTL_S)
-    assert found is not None
-    return found
 
 
 def rows(ledger: Ledger) -> dict[str, list[Any]]:

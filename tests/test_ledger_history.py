@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,20 +22,6 @@ from turn_rows import bare_turn, event, job_row, order_row
 
 HOUR_S = 3600
 REASONS = ("no_room", "behind_others", "limit")
-
-
-@pytest.fixture
-def ledger(record_url: str) -> Iterator[Ledger]:
-    opened = open_ledger(record_url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def lease(ledger: Ledger) -> Lease:
-    found = ledger.lead("one", 0.0, 10.0)
-    assert found is not None
-    return found
 
 
 def live_through(ledger: Ledger, lease: Lease, lines: list[dict[str, Any]], *, every: int = 20) -> None:

@@ -4,28 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 
 import pytest
 
 from tenure.ledger.ledger import Ledger, open_ledger
 from tenure.ledger.records import Lease, NodeEntry, Note, TokenRow
 from turn_rows import bare_turn, event, job_row
-
-
-@pytest.fixture
-def ledger(record_url: str) -> Iterator[Ledger]:
-    opened = open_ledger(record_url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def lease(ledger: Ledger) -> Lease:
-    found = ledger.lead("one", 0.0, 10.0)
-    assert found is not None
-    return found
-
 
 # --- jobs -----------------------------------------------------------------------------------------
 

@@ -161,6 +161,7 @@ def plain_rows(ledger: Ledger, table: Any) -> list[tuple[object, ...]]:
         return [tuple(row) for row in connection.execute(select(table))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_compaction_broken_off_anywhere_is_finished_by_the_next(
     record_url: str, sqlite_url: str, seed: int

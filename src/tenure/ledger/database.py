@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, update
+from sqlalchemy import Connection, Engine, Table, bindparam, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tenure.ledger.faults import as_ledger_errors
@@ -78,6 +78,20 @@ class Database:
         """Insert a row, unless its primary key is there already."""
         make = sqlite.insert if self.is_sqlite else postgresql.insert
         connection.execute(make(table).on_conflict_do_nothing(), [row])
+
+    def settle(self, table: Table, settled: Sequence[tuple[Any, str, str]], *, durable: bool = True) -> None:
+        """(primary key, state, detail) of rows that have a `state` and a `detail`."""
+        if not settled:
+            return
+        (key,) = table.primary_key
+        change = (
+            update(table)
+            .where(key == bindparam("a_key"))
+            .values(state=bindparam("new_state"), detail=bindparam("new_detail"))
+        )
+        lines = [{"a_key": which, "new_state": state, "new_detail": said} for which, state, said in settled]
+        with self.writing(durable=durable) as connection:
+            connection.execute(change, lines)
 
 
 def driver(connection: Connection) -> Any:

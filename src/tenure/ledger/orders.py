@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, literal_column, select, update
+from sqlalchemy import ColumnElement, literal_column, select
 
 from tenure.ledger.database import Database
 from tenure.ledger.records import OrderRow
@@ -30,16 +30,7 @@ def settle_orders(db: Database, settled: Sequence[tuple[str, str, str]]) -> None
 
     A power cut may lose the newest of these; those orders are carried out once more.
     """
-    if not settled:
-        return
-    change = (
-        update(ORDERS)
-        .where(ROW.id == bindparam("an_id"))
-        .values(state=bindparam("new_state"), detail=bindparam("new_detail"))
-    )
-    lines = [{"an_id": id_, "new_state": state, "new_detail": said} for id_, state, said in settled]
-    with db.writing(durable=False) as connection:
-        connection.execute(change, lines)
+    db.settle(ORDERS, settled, durable=False)
 
 
 def _order(row: Any) -> OrderRow:

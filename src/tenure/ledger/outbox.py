@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, literal_column, select, update
+from sqlalchemy import literal_column, select
 
 from tenure.ledger.database import Database
 from tenure.ledger.records import Note
@@ -24,16 +24,7 @@ def outbox(db: Database, limit: int) -> list[Note]:
 
 def settle_notes(db: Database, settled: Sequence[tuple[int, str, str]]) -> None:
     """(number, sent or failed, detail) of messages."""
-    if not settled:
-        return
-    change = (
-        update(NOTES)
-        .where(ROW.number == bindparam("a_number"))
-        .values(state=bindparam("new_state"), detail=bindparam("new_detail"))
-    )
-    lines = [{"a_number": n, "new_state": state, "new_detail": said} for n, state, said in settled]
-    with db.writing() as connection:
-        connection.execute(change, lines)
+    db.settle(NOTES, settled)
 
 
 def _note(row: Any) -> Note:
