@@ -22,7 +22,7 @@ from tenure.core.policy import Policy
 from tenure.core.words import NEVER_S
 from tenure.daemon.book import Book, new_book
 from tenure.daemon.lab_change import carry_over
-from tenure.daemon.orders import OpenOrders
+from tenure.daemon.orders import OpenOrders, Settled
 from tenure.daemon.patch import apply as apply_patch
 from tenure.daemon.patch import digest_of, dropping, ended_rows, keyframe, keyframe_of
 from tenure.daemon.recover import state_before
@@ -90,7 +90,9 @@ class Daemon:
         self._book: Book | None = None
         self._teller: Teller | None = None
         self._orders = OpenOrders()
+        self._unsettled: list[Settled] = []  #: orders that are done, and not yet so in the record
         self._missing: Mapping[str, float] = {}
+        self._ghosts: frozenset[str] | None = None  #: jobs of which an attempt may run on; None: not seen yet
         self._ends: dict[str, str | None] = {}
         self._again = False
         self._since_keyframe = 0
@@ -292,9 +294,10 @@ class Daemon:
         if row.keyframe is not None:
             self._since_keyframe = 0
         self._again = outcome.again
+        self._ghosts = (self._ghosts or frozenset()) | outcome.ghosts
         self._orders.add(row.orders)
         over = [(one.job, one.attempt) for one in row.attempts if one.stopped_t is not None]
-        self.ledger.settle_orders(self._orders.ended(over))
+        self._unsettled += self._orders.ended(over)
         self._ends.update((one.job, one.end) for one in row.jobs if one.end)
         self.counters.turns += 1
         self.counters.commands += len(row.answers)
@@ -335,8 +338,11 @@ class Daemon:
     def _carry_out(self) -> None:
         """Whatever is open; what the engine does not take now stays open."""
         if not len(self._orders) or self.shadow:
+            self._settle()
             return
         carried = self._orders.carry_out(self.engine, self._is_wanted)
+        if carried.settled and self._ghosts:
+            self._wake.set()  # what was told to leave may be gone, and its job may start
         for row, why in carried.refused:
             self.counters.orders_refused += 1
             self._log.warning("order_refused", id=row.id, kind=row.kind, job=row.job, why=why)
@@ -345,7 +351,14 @@ class Daemon:
             self._silence(carried.silent)
         self.counters.orders_done += len(carried.settled)
         self.counters.orders_open = len(self._orders)
-        self.ledger.settle_orders(carried.settled)
+        self._unsettled += carried.settled
+        self._settle()
+
+    def _settle(self) -> None:
+        """Write down which orders are done. What could not be written is written with the next ones."""
+        if self._unsettled:
+            self.ledger.settle_orders(self._unsettled)
+            self._unsettled = []
 
     def _is_wanted(self, key: tuple[str, int]) -> bool:
         """Whether an attempt that is to be started is still one that the record has on nodes."""
@@ -389,6 +402,7 @@ class Daemon:
         if looked.found is None:
             return
         self._missing = looked.missing
+        self._ghosts = looked.ghosts
         remarks = tuple(looked.remarks)
         if remarks != self._engine.remarks:
             for remark in remarks:
@@ -421,6 +435,7 @@ class Daemon:
         self._lease = None
         self._book = None
         self._orders = OpenOrders()
+        self._unsettled = []
 
     def _yield(self) -> None:
         if self._lease is not None:
