@@ -137,7 +137,6 @@ def end_all(folder: Path) -> None:
             time.sleep(0.02)
     finally:
         engine.close()
-        engine.cgroups.close()
 
 
 def processes_of(folder: Path) -> dict[int, str]:

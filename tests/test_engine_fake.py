@@ -303,6 +303,8 @@ def test_the_same_seed_fails_alike() -> None:
     )
     assert {it.what for it in table} == {"node_down", "silence", "skew"}
     assert all(0 <= it.at < 36000 for it in table)
+    calm = Faults(3, lost_before=1.0, calm_from=50.0)
+    assert (calm.of_call(9, 49.0).lost_before, calm.of_call(9, 50.0).lost_before) == (True, False)
     refuses = Faults(1, refused=0.25)
     assert 30 < sum(refuses.refuses(f"order {i}") for i in range(200)) < 75
     assert refuses.refuses("x") == refuses.refuses("x")

@@ -515,8 +515,8 @@ def test_logs_are_there_after_an_attempt_is_forgotten_and_go_when_they_are_old(s
 @as_root
 def test_a_job_runs_as_the_user_who_submitted_it(tmp_path: Path) -> None:
     nobody = pwd.getpwnam("nobody")
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(folder.stat().st_mode | 0o011)
     site = LocalSite(tmp_path)
     try:
         told = run(

@@ -195,7 +195,7 @@ class FakeCluster:
             self._room.catch_up(now)
         if self._room.silent:
             raise EngineUnavailable("the fake cluster is silent")
-        return self.faults.of_call(self._calls)
+        return self.faults.of_call(self._calls, now)
 
     def _calls_plain(self) -> list[Any]:
         return [self._calls, [(at, type(order).__name__, list(order)) for at, order in self._later]]

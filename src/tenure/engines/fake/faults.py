@@ -60,14 +60,14 @@ class Faults:
     refused: float = 0.0  #: part of the starts that are refused; the same order always is, or never
     scripted: Mapping[int, CallFault] = field(default_factory=dict)  #: by number of the call, from 1
     timetable: Sequence[Happening] = ()
+    calm_from: float = float("inf")  #: from this instant (epoch seconds) on no call goes wrong by chance
 
-    def of_call(self, number: int) -> CallFault:
-        """What goes wrong with the call of this number."""
+    def of_call(self, number: int, now: float = 0.0) -> CallFault:
+        """What goes wrong with the call of this number, at this instant."""
         if number in self.scripted:
             return self.scripted[number]
-        if not (
-            self.lost_before or self.lost_after or self.doubled or self.delayed or self.echoed or self.late
-        ):
+        chances = (self.lost_before, self.lost_after, self.doubled, self.delayed, self.echoed, self.late)
+        if now >= self.calm_from or not any(chances):
             return NO_FAULT
         chance = np.random.default_rng([self.seed, 1, number])
         lost_before, lost_after, doubled, delayed, echoed, late = chance.random(6).tolist()

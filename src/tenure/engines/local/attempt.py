@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tenure.engines.local.processes import is_there, modified, read_record
+from tenure.engines.local.processes import is_there, read_record, touched_between
 from tenure.engines.protocol import SeenAttempt
+
+SETTLED_NS = 100_000_000  #: clocks of file systems tick coarsely: two changes may bear one time
 
 
 class Attempt:
@@ -31,6 +34,7 @@ class Attempt:
         self.spawned = 0  #: pid of a shepherd started by this process, until it is reaped
         self.tries = 0
         self.next_try_s = 0.0  #: monotonic
+        self._changed_ns = -1  #: when the folder had last changed, as far as all of that is read
 
     @classmethod
     def read(cls, folder: Path) -> Attempt | None:
@@ -40,7 +44,7 @@ class Attempt:
 
     def refresh(self) -> bool:
         """Read what is new; True if `seen` would show something else."""
-        if self.ended is not None:
+        if self.ended is not None or (self.pidfd >= 0 and not self._folder_changed()):
             return False
         before = (self.began is None, self.told)
         if self.began is None:
@@ -52,6 +56,14 @@ class Attempt:
                 self._hold(self.shepherd)
         self.told = self.told or os.path.exists(f"{self.path}/stop.json")
         return self.ended is not None or before != (self.began is None, self.told)
+
+    def _folder_changed(self) -> bool:
+        """Whether records may have come since the last look; what came just now is looked at twice."""
+        changed_ns = os.stat(self.path).st_mtime_ns
+        if changed_ns == self._changed_ns:
+            return False
+        self._changed_ns = changed_ns if time.time_ns() - changed_ns > SETTLED_NS else -1
+        return True
 
     def _hold(self, shepherd: Mapping[str, Any]) -> None:
         try:
@@ -95,9 +107,9 @@ class Attempt:
     def seen(self) -> SeenAttempt:
         """As `Engine.see` shows it."""
         if self.ended is None:
-            done = os.path.exists(f"{self.path}/signs/done")
-            saved = modified(f"{self.path}/signs/saved")
+            done = self.told and os.path.exists(f"{self.path}/signs/done")
             started = self.began["started"] if self.began else None
+            saved = touched_between(f"{self.path}/signs/saved", started, time.time())
             return SeenAttempt(
                 self.job, self.attempt, self.nodes, started=started, told=self.told, done=done, saved=saved
             )

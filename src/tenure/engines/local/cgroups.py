@@ -30,7 +30,7 @@ class Cgroups(NamedTuple):
         for parent in self.parents:
             folder = Path(parent) / name
             try:
-                folder.mkdir(exist_ok=True)
+                folder.mkdir(parents=True, exist_ok=True)
                 for controller, value in bounds.items():
                     for file in LIMITS[controller]:
                         if (folder / file).exists():

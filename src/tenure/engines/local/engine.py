@@ -12,6 +12,7 @@ import os
 import select
 import shutil
 import signal
+import stat
 import sys
 import threading
 import time
@@ -107,6 +108,11 @@ class LocalEngine:
         found = [self.slots.remark] if self.slots.remark else []
         if self.cgroups.kind == "none":
             found.append("no cgroup can be made here: processes of a job are found by descent")
+        if os.geteuid() == 0 and self.settings.users != "daemon":
+            shut = [p for p in (self._data, *self._data.parents) if not p.stat().st_mode & stat.S_IXOTH]
+            found += [
+                f"{p} is closed to others: jobs of users cannot say there that they saved" for p in shut[-1:]
+            ]
         return found + [f"no cgroup here can bound {name}: jobs are not bounded" for name in missing]
 
     # --- the engine's calls ---------------------------------------------------------------------------
@@ -114,6 +120,7 @@ class LocalEngine:
     def see(self) -> Seen:
         """What runs, as the folders and the process table say."""
         with self._lock:
+            self._check_open()
             try:
                 self._refresh()
             except OSError as error:
@@ -127,6 +134,7 @@ class LocalEngine:
     def carry_out(self, order: Order) -> None:
         """Do as told."""
         with self._lock:
+            self._check_open()
             try:
                 if isinstance(order, Start):
                     self._start(order)
@@ -176,6 +184,11 @@ class LocalEngine:
             for attempt in self._attempts.values():
                 attempt.let_go()
             self._attempts.clear()
+        self.cgroups.close()
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise EngineUnavailable("the local engine is closed")
 
     # --- orders -----------------------------------------------------------------------------------------
 
@@ -212,8 +225,8 @@ class LocalEngine:
         if plan.get("uid") is not None:
             os.chown(beside / "signs", plan["uid"], plan["gid"])
         for record, content in records.items():
-            write_record(f"{beside}/{record}.json", content, sure=True)
-        write_record(f"{beside}/order.json", plan | {"boot": self._boot}, sure=True)
+            write_record(f"{beside}/{record}.json", content)
+        write_record(f"{beside}/order.json", plan | {"boot": self._boot}, sync="file")
         beside.rename(self._here / name)
         sync_folder(str(self._here))
         attempt = Attempt(self._here / name, plan | {"boot": self._boot})
@@ -284,7 +297,7 @@ class LocalEngine:
         drained = {name: why for name, why in self._drained.items() if name != order.node}
         if order.drain:
             drained[order.node] = order.reason
-        write_record(f"{self._data}/drained.json", drained, sure=True)
+        write_record(f"{self._data}/drained.json", drained, sync="all")
         self._drained = drained
 
     # --- shepherds --------------------------------------------------------------------------------------
@@ -346,7 +359,7 @@ class LocalEngine:
                 signs = [started, *(modified(f"{attempt.path}/{name}") for name in ("log", "signs/saved"))]
                 alive = max((sign for sign in signs if sign is not None), default=self.clock.now())
                 record = ending(started, alive, detail, node_failed=node_failed)
-                write_record(f"{attempt.path}/ended.json", record, sure=True)
+                write_record(f"{attempt.path}/ended.json", record, sync="all")
         finally:
             os.close(lock)
         return attempt.refresh()
@@ -359,7 +372,10 @@ class LocalEngine:
             attempt.let_go()
         for attempt in list(self._attempts.values()):
             if attempt.ended is None:
-                changed = self._tend(attempt) or changed
+                try:
+                    changed = self._tend(attempt) or changed
+                except OSError:  # a full disk, no more processes: tried again, and no reason to be silent
+                    continue
         return changed
 
     def _dead(self) -> list[Attempt]:

@@ -8,6 +8,7 @@ import signal
 import time
 from typing import Any
 
+TICK_S = 0.05  #: by so much the times of files may lag behind the clock
 NO_PROCESS = (ProcessLookupError, FileNotFoundError)
 
 
@@ -23,18 +24,18 @@ def read_record(path: str) -> dict[str, Any] | None:
     return found
 
 
-def write_record(path: str, record: dict[str, Any], *, sure: bool = False) -> None:
-    """All of it or nothing; `sure`: it survives a power cut."""
+def write_record(path: str, record: dict[str, Any], *, sync: str = "") -> None:
+    """All of it or nothing. `sync`: `file`, its content survives a power cut; `all`, its name does too."""
     beside = f"{path}.{os.getpid()}"
     file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         os.write(file, json.dumps(record).encode())
-        if sure:
+        if sync:
             os.fsync(file)
     finally:
         os.close(file)
     os.replace(beside, path)
-    if sure:
+    if sync == "all":
         sync_folder(os.path.dirname(path) or ".")
 
 
@@ -99,6 +100,12 @@ def modified(path: str) -> float | None:
         return os.lstat(path).st_mtime
     except OSError:
         return None
+
+
+def touched_between(path: str, since: float | None, until: float) -> float | None:
+    """When a job last touched a file of its own; it may claim no instant outside its own time."""
+    at = modified(path)
+    return None if at is None or since is None or at < since - TICK_S else max(since, min(at, until))
 
 
 def ran_out_of_memory(folders: list[str]) -> bool:

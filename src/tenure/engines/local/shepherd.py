@@ -39,6 +39,7 @@ from tenure.engines.local.processes import (
     send,
     stat_of,
     sync_folder,
+    touched_between,
     write_record,
 )
 
@@ -102,11 +103,9 @@ class Shepherd:
             os.close(handle)
         found = stat_of(pid)
         self.main, self.ticks = pid, found[3] if found else 0
-        self.began_s, self.started = boot_s(), time.time()
-        write_record(
-            "job.json",
-            {"pid": pid, "ticks": self.ticks, "started": self.started, "began_s": self.began_s},
-        )
+        began_s, started = boot_s(), time.time()
+        write_record("job.json", {"pid": pid, "ticks": self.ticks, "started": started, "began_s": began_s})
+        self.began_s, self.started = began_s, started
         os.write(let_go, b"!")
         os.close(let_go)
 
@@ -317,7 +316,7 @@ class Shepherd:
             "timed_out": self.timed_out and not told,
             "node_failed": bool(self.shutdown and code != 0 and not told),
             "done": modified("signs/done") is not None,
-            "saved": modified("signs/saved"),
+            "saved": touched_between("signs/saved", started, ended),
             "detail": detail,
         }
 
@@ -387,6 +386,7 @@ def main(folder: str) -> int:
     room = f"ended.{os.getpid()}"
     with open(room, "wb") as file:
         file.write(b" " * ROOM_BYTES)
+    never_ran = "its shepherd was killed before it began"
     before, job = os.path.exists("shepherd.json"), read_record("job.json")
     me = stat_of(os.getpid())
     write_record("shepherd.json", {"pid": os.getpid(), "ticks": me[3] if me else 0})
@@ -399,14 +399,16 @@ def main(folder: str) -> int:
         shepherd.gone_by_s = 0.0
         shepherd.ours = False
     else:
-        shepherd.begin()
-        shepherd.watch(wake)
+        try:
+            shepherd.begin()
+        except OSError as error:  # a full disk, no more processes: the machine's fault, and it never ran
+            never_ran = sentence(error)
+        else:
+            shepherd.watch(wake)
     record = shepherd.record()
     if shepherd.started is None:
         told = shepherd.gone_by_s is not None
-        record["detail"] = (
-            "told to stop before it began" if told else "its shepherd was killed before it began"
-        )
+        record |= {"detail": "told to stop before it began" if told else never_ran, "node_failed": not told}
     remove_cgroups(order["cgroups"])
     say_the_end(record, room)
     return 0
