@@ -232,40 +232,49 @@ def test_killed_by_somebody_else_it_says_so(site: LocalSite) -> None:
 # --- engines die --------------------------------------------------------------------------------------
 
 VICTIM = """
-import sys
+import sys, time
 from pathlib import Path
 from tenure.engines.local.engine import LocalEngine
-from tenure.engines.protocol import Start
+from tenure.engines.protocol import Forget, Start, Stop
 engine = LocalEngine(Path(sys.argv[1]), {"n1": 4, "n2": 4})
 sys.stdout.write("open\\n")
 sys.stdout.flush()
 for job in ("a", "b", "c"):
     engine.carry_out(Start(job, job, 1, "vision", "ann", {"n1": 1}, [sys.argv[2]], {}, "/", None))
+if sys.argv[3] == "all":
+    engine.carry_out(Stop("x", "a", 1, 0.02, True, "somebody else's turn"))
+    while True:
+        for seen in engine.see().attempts:
+            if seen.ended is not None:
+                engine.carry_out(Forget("f", seen.job, seen.attempt))
 sys.stdin.read()
 """
 
 
-def trial(folder: Path, number: int, chance: Any) -> None:
-    """An engine is killed at a random instant while it starts three jobs, and some shepherds too."""
-    runs = folder / "runs"
-    data = folder / "local"
-    command = f"echo $TENURE_JOB $$ >> {runs}; sleep 0.15"
-    victim = subprocess.Popen(
-        [sys.executable, "-c", VICTIM, str(data), command], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert victim.stdin is not None
-    assert victim.stdout is not None
-    with victim:
-        victim.stdout.readline()
-        time.sleep(float(chance.uniform(0, 0.15)))
+def killed_on_the_way(data: Path, command: str, orders: str, after_s: float) -> None:
+    """An engine in a process of its own is killed so long after it was opened."""
+    words = [sys.executable, "-c", VICTIM, str(data), command, orders]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as victim:
+        assert victim.stdin is not None
+        assert victim.stdout is not None
+        assert victim.stdout.readline() == b"open\n"
+        time.sleep(after_s)
         victim.kill()
-        victim.stdin.close()
+
+
+def trial(folder: Path, number: int, chance: Any) -> None:
+    """An engine is killed while it starts three jobs, stops one and forgets them; some shepherds too."""
+    runs, data = folder / "runs", folder / "local"
+    command = f"echo $TENURE_JOB $$ >> {runs}; sleep 0.15"
+    every = number % 3 == 1
+    killed_on_the_way(
+        data, command, "all" if every else "starts", float(chance.uniform(0, 0.4 if every else 0.15))
+    )
     shot = kill_shepherds(data, chance) if number % 3 == 2 else 0
     engine = LocalEngine(data, {"n1": 4, "n2": 4})
     try:
-        for job in ("a", "b", "c"):
-            for _ in range(2):
-                engine.carry_out(start(job, [command]))
+        for order in [*(start(job, [command]) for job in "abc"), *([stop("a", 0.02)] if every else [])] * 2:
+            engine.carry_out(order)
         deadline = time.monotonic() + 20
         while any(seen.ended is None for seen in engine.see().attempts):
             assert time.monotonic() < deadline, engine.see().attempts
@@ -273,12 +282,14 @@ def trial(folder: Path, number: int, chance: Any) -> None:
         seen = {found.job: found for found in engine.see().attempts}
     finally:
         engine.close()
-    assert sorted(seen) == ["a", "b", "c"]
+    forgotten = {name.removesuffix(".1") for name in os.listdir(data / "forgotten")}
+    assert sorted([*seen, *forgotten]) == ["a", "b", "c"]
     ran = [line.split()[0] for line in runs.read_text().splitlines()] if runs.exists() else []
     assert len(ran) == len(set(ran)), f"trial {number}: ran twice: {ran}"
     clean = [job for job, found in seen.items() if found.exit_code == 0]
     assert set(clean) <= set(ran)
-    assert len(clean) >= 3 - shot, f"trial {number}: {seen}"
+    assert forgotten - {"a"} <= set(ran), "forgotten, and had never run"
+    assert len(forgotten) + len(clean) >= 3 - shot - every, f"trial {number}: {seen}"
     end_all(data)
 
 
