@@ -125,7 +125,7 @@ class Book:
         self.rows[card.job] = row
         if card.array:
             self.arrays.setdefault(card.array, []).append(row)
-        if card.after and self.phase(row) != Phase.ENDED:
+        if (card.after or "%" in str(card.spec.get("array", ""))) and self.phase(row) != Phase.ENDED:
             self.held_after.add(row)
 
     def mark(self, row: int, column: str) -> None:

@@ -31,6 +31,7 @@ NODE_STATES = {
 }
 WAITS = (Phase.WAITING, Phase.RESTING, Phase.CLAIMING)
 AFTER = "after"  #: who holds a job back while others must end first
+ARRAY = "array"  #: … while enough elements of its array are under way
 
 EndOf = Callable[[str], str | None]  #: how a job ended that is not in the book any more; None = no such job
 
@@ -62,6 +63,7 @@ class Desk:
         self._end_of = end_of
         self._haunted = haunted
         self._shares_now = book.board.shares.copy()
+        self._alive: dict[str, int] = {}  #: elements under way, by array
 
     def take(self, commands: Sequence[Command], *, keeps_queue: bool = False) -> None:
         """All of them; each gets an answer, but for submissions that the engine must see first."""
@@ -118,12 +120,17 @@ class Desk:
     ) -> int:
         """A job is submitted; held where it was asked to be, or where others must end first. Its row."""
         held_by, why = "", ""
+        limit = elements(job.array).at_once if job.array is not None else None
         after = tuple(Dependency.of(one) for one in job.after)
         open_ones = [one for one in after if not self.holds(one)[0]]
         if job.hold:
             held_by = user
         elif open_ones:
             held_by, why = AFTER, after_text(open_ones)
+        elif limit is not None and self._under_way(array) >= limit:
+            held_by, why = ARRAY, array_text(limit)
+        if array:
+            self._alive[array] = self._under_way(array) + (not held_by)
         card = JobCard(name, job.account, user, spec, self.t, array, after, held_by, why)
         row = self.book.add(card, columns)
         self.news.add(self.t, News.SUBMIT, row)
@@ -132,6 +139,20 @@ class Desk:
             self.news.add(self.t, News.HOLD_NEW, row, note=note)
         self.changed.add(row)
         return row
+
+    def _under_way(self, array: str) -> int:
+        """Elements of an array that are neither on hold nor over, those let go in this turn included."""
+        if array not in self._alive:
+            over = (Phase.ENDED, Phase.HELD)
+            rows = self.book.arrays.get(array, ())
+            self._alive[array] = sum(self.book.phase(row) not in over for row in rows)
+        return self._alive[array]
+
+    def _is_full(self, row: int) -> int | None:
+        """How many elements of its array may be under way at once, where that many are; else None."""
+        card = self.book.cards[row]
+        limit = elements(str(card.spec["array"])).at_once if card.array else None
+        return limit if limit is not None and self._under_way(card.array) >= limit else None
 
     def holds(self, one: Dependency) -> tuple[bool, str]:
         """(whether a dependency holds by now, why it never will or "")."""
@@ -205,8 +226,8 @@ class Desk:
         for row in rows:
             card = self.book.cards[row]
             open_ones = [one for one in card.after if not self.holds(one)[0]]
-            if card.held_by == AFTER:
-                raise Refused(f"job {card.job} {after_text(open_ones)}")
+            if card.held_by in (AFTER, ARRAY):
+                raise Refused(f"job {card.job} {card.detail}")
             if open_ones:
                 self._change(row, held_by=AFTER, detail=after_text(open_ones))
             else:
@@ -214,7 +235,14 @@ class Desk:
         return {"job": subject}
 
     def let_go(self, row: int, by: str, reason: Any) -> None:
-        """A job on hold waits again."""
+        """A job on hold waits again, unless enough of its array are under way."""
+        limit, array = self._is_full(row), self.book.cards[row].array
+        if limit is not None:
+            if self.book.cards[row].held_by != ARRAY:
+                self._change(row, held_by=ARRAY, detail=array_text(limit))
+            return
+        if array:
+            self._alive[array] = self._under_way(array) + 1
         note = self.news.note(by=by, reason=reason)
         self.news.add(self.t, News.RELEASE, row, note=note)
         self._change(row, held_by="", detail="")
@@ -242,7 +270,10 @@ class Desk:
         """Jobs whose dependencies hold by now are let go; those of which one never will are cancelled."""
         for row in sorted(self.book.held_after):
             card = self.book.cards[row]
-            if self.book.phase(row) != Phase.HELD or card.held_by != AFTER:
+            if self.book.phase(row) != Phase.HELD or card.held_by not in (AFTER, ARRAY):
+                continue
+            if card.held_by == ARRAY:
+                self.let_go(row, ARRAY, "another element of its array is over")
                 continue
             found = [self.holds(one) for one in card.after]
             never = next((why for _, why in found if why), "")
@@ -368,8 +399,13 @@ def after_text(open_ones: Sequence[Dependency]) -> str:
     return "waits until these have ended: " + ", ".join(one.text for one in open_ones)
 
 
+def array_text(limit: int) -> str:
+    """What an element of an array waits for."""
+    return f"waits until fewer than {limit} elements of its array are under way"
+
+
 def _refusal(command: Command, sentence: str, status: int) -> Answer:
     return Answer(command.number, False, {"error": sentence, "status": status})
 
 
-__all__ = ["AFTER", "Desk", "EndOf", "Refused", "command_line"]
+__all__ = ["AFTER", "ARRAY", "Desk", "EndOf", "Refused", "command_line"]

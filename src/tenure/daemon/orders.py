@@ -70,13 +70,16 @@ class OpenOrders:
         """Nodes of which the engine is still to be told how they are."""
         return frozenset(str(row.body["node"]) for row in self._rows.values() if row.kind == "setnode")
 
-    def carry_out(self, engine: Engine, is_wanted: Callable[[Key], bool]) -> Carried:
-        """Carry out what can be; a start that nobody wants any more (its end is recorded) is left out."""
+    def carry_out(self, engine: Engine, is_wanted: Callable[[Key], bool], ghosts: frozenset[str]) -> Carried:
+        """Carry out what can be; a start that nobody wants any more (its end is recorded) is left out.
+
+        `ghosts`: jobs of which an attempt may still run: none is started until it is gone.
+        """
         carried = Carried([], [], "")
         for row in list(self._rows.values()):
             key = _key(row)
             if row.kind == "start":
-                if key in self.refused:
+                if key in self.refused or key[0] in ghosts:
                     continue
                 if not is_wanted(key):
                     self._settle(carried, row, "refused", "over before it was carried out")

@@ -33,6 +33,7 @@ class Written(NamedTuple):
     orders: Sequence[OrderRow]
     node_log: Sequence[NodeEntry]
     ended: frozenset[int]
+    ghosts: frozenset[str]
 
 
 class _Writer:
@@ -48,6 +49,7 @@ class _Writer:
         self.orders: list[Order] = []
         self.stops: dict[Key, Said] = {}
         self.node_log: list[NodeEntry] = []
+        self.ghosts: set[str] = set()
         self.order_n = 0
 
     def id(self) -> str:
@@ -143,6 +145,9 @@ class _Writer:
             self.ends[row] = end
         if seen is not None:
             self.orders.append(Forget(self.id(), *key))
+        else:  # given up by somebody's word, not by the engine's: it may run on
+            self.orders.append(Stop(self.id(), *key, 0.0, False, "its node was given up"))
+            self.ghosts.add(card.job)
 
     def _node(self, one: Said) -> None:
         book, name, state = self.book, self.book.lab.nodes[one.by].name, NodeState(one.code)
@@ -234,6 +239,7 @@ def write_up(
         orders=orders,
         node_log=writer.node_log,
         ended=frozenset(writer.ends),
+        ghosts=frozenset(writer.ghosts),
     )
 
 

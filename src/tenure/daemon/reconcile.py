@@ -105,6 +105,7 @@ class Found(NamedTuple):
     missing: Mapping[str, float]
     remarks: Sequence[str]
     haunted: frozenset[str]  #: nodes where something of ours runs that should not
+    ghosts: frozenset[str]  #: … and the jobs it is of
 
 
 def reconcile(records: Records, seen: Seen, *, keeps_queue: bool = False) -> Found:
@@ -132,6 +133,8 @@ def reconcile(records: Records, seen: Seen, *, keeps_queue: bool = False) -> Fou
         elif attempt.ended is None:
             stops.append(key)
             haunted.update(attempt.nodes)
+            where = ", ".join(sorted(attempt.nodes)) or "an unknown node"
+            remarks.append(f"attempt {key[1]} of job {key[0]} is over by the record and runs on {where}")
         else:
             forgets.append(key)
     for key, known in records.attempts.items():
@@ -145,7 +148,18 @@ def reconcile(records: Records, seen: Seen, *, keeps_queue: bool = False) -> Fou
     arrivals, left, held, released = _queue(records, seen, missing) if keeps_queue else ([], [], [], [])
     ended.sort(key=lambda one: one.place)
     return Found(
-        ended, nodes, stops, forgets, arrivals, left, held, released, missing, remarks, frozenset(haunted)
+        ended=ended,
+        nodes=nodes,
+        stops=stops,
+        forgets=forgets,
+        arrivals=arrivals,
+        left=left,
+        held=held,
+        released=released,
+        missing=missing,
+        remarks=remarks,
+        haunted=frozenset(haunted),
+        ghosts=frozenset(job for job, _ in stops),
     )
 
 

@@ -337,10 +337,10 @@ class Daemon:
 
     def _carry_out(self) -> None:
         """Whatever is open; what the engine does not take now stays open."""
-        if not len(self._orders) or self.shadow:
+        if not len(self._orders) or self.shadow or self._ghosts is None:
             self._settle()
             return
-        carried = self._orders.carry_out(self.engine, self._is_wanted)
+        carried = self._orders.carry_out(self.engine, self._is_wanted, self._ghosts)
         if carried.settled and self._ghosts:
             self._wake.set()  # what was told to leave may be gone, and its job may start
         for row, why in carried.refused:
@@ -436,6 +436,7 @@ class Daemon:
         self._book = None
         self._orders = OpenOrders()
         self._unsettled = []
+        self._ghosts = None
 
     def _yield(self) -> None:
         if self._lease is not None:

@@ -19,7 +19,7 @@ from tenure.core.live import News, live_turn_entry, next_instant_entry
 from tenure.core.tables import Table, columns
 from tenure.core.words import NEVER_S, NONE, Cause, End, NodeState, Phase
 from tenure.daemon.book import Book, NodeWord, make_room
-from tenure.daemon.commands import AFTER, Desk, EndOf, Refused
+from tenure.daemon.commands import AFTER, ARRAY, Desk, EndOf, Refused
 from tenure.daemon.gather import Gathered, plain
 from tenure.daemon.notes import notes_of_turn
 from tenure.daemon.outcome import write_up
@@ -77,6 +77,11 @@ class Look(NamedTuple):
         return () if self.found is None else self.found.remarks
 
     @property
+    def ghosts(self) -> frozenset[str]:
+        """Jobs of which an attempt runs though its end is recorded."""
+        return frozenset() if self.found is None else self.found.ghosts
+
+    @property
     def has_news(self) -> bool:
         """Whether the engine shows anything that is to be recorded."""
         found = self.found
@@ -94,6 +99,7 @@ class Outcome(NamedTuple):
     book: Book
     row: TurnRow
     again: bool  #: something that ended may let go what waited for it: another turn is due at once
+    ghosts: frozenset[str]  #: jobs with an attempt that was given up and may run on
 
 
 def look(book: Book, inputs: Inputs) -> Look:
@@ -150,7 +156,7 @@ def take_turn(before: Book, teller: Teller, inputs: Inputs, seen: Look) -> Outco
         notes=notes_of_turn(book, lines),
         node_log=written.node_log,
     )
-    return Outcome(book, row, bool(written.ended) and waits_for_others(book))
+    return Outcome(book, row, bool(written.ended) and waits_for_others(book), written.ghosts)
 
 
 def apply_news(book: Book, table: Table, n_news: int, t: int, *, deciding: bool) -> None:
@@ -163,7 +169,7 @@ def apply_news(book: Book, table: Table, n_news: int, t: int, *, deciding: bool)
 
 def waits_for_others(book: Book) -> bool:
     """Whether a job is held back until others have ended."""
-    return any(book.cards[row].held_by == AFTER for row in book.held_after)
+    return any(book.cards[row].held_by in (AFTER, ARRAY) for row in book.held_after)
 
 
 def next_turn(book: Book) -> int:
