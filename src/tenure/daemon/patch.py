@@ -85,8 +85,13 @@ def patch_of(before: Book, after: Book) -> Patch:
 
 
 def _columns(old: Table, new: Table, names: tuple[str, ...], n: int) -> dict[str, list[Any]]:
-    """By column: rows that differ among the first `n`, and what they hold now."""
+    """By column: which of `n` rows differ, and what they hold now. Those beyond `old` were fresh."""
     found: dict[str, list[Any]] = {}
+    if len(old) < n:
+        fresh = empty(n - len(old), old.dtype)
+        if old.dtype == FRESH.dtype:
+            fresh[:] = FRESH
+        old = np.concatenate([old, fresh])
     for name in names:
         one, other = old[name][:n], new[name][:n]
         rows = np.flatnonzero(one != other)
