@@ -152,7 +152,7 @@ def _check_limits(desk: Desk, view: View, who: Who, job: Submission) -> None:
     gpus = int(view.board.stays["gpus"][rows].sum()) if rows else 0
     if limits.max_jobs is not None and len(rows) + count > limits.max_jobs:
         raise Forbidden(
-            f"{who.user} has {len(rows)} jobs that wait or run and may have {limits.max_jobs}:"
+            f"{who.user} has {_jobs(len(rows))} and may have {limits.max_jobs}:"
             f" {count} more would pass the limit (live.limits.max_jobs)"
         )
     if limits.max_gpus is not None and gpus + count * job.gpus > limits.max_gpus:
@@ -160,6 +160,10 @@ def _check_limits(desk: Desk, view: View, who: Who, job: Submission) -> None:
             f"{who.user}'s jobs ask for {gpus} GPUs and may ask for {limits.max_gpus}:"
             f" {count * job.gpus} more would pass the limit (live.limits.max_gpus)"
         )
+
+
+def _jobs(count: int) -> str:
+    return "1 job that waits or runs" if count == 1 else f"{count} jobs that wait or run"
 
 
 # --- the receipt (S22) ------------------------------------------------------------------------------------
