@@ -136,6 +136,25 @@ def test_compacting_changes_no_figure(ledger: Ledger, lease: Lease, seed: int) -
     assert ledger.compact(cuts[-1]) == (0,) * 6  # nothing is left to do
 
 
+def test_compacting_again_and_again_leaves_what_compacting_once_does(
+    ledger: Ledger, lease: Lease, sqlite_url: str
+) -> None:
+    once = open_ledger(f"{sqlite_url}-once")
+    first = once.lead("one", 0.0, 10.0)
+    assert first is not None
+    head, *lines = with_waits(lines_of(random_story(5, turns=80)))
+    live_through(once, first, [head, *lines])
+    for at in range(0, len(lines), 7):
+        live_through(ledger, lease, [head, *lines[at : at + 7]])
+        ledger.compact(lines[at]["t"])
+    for compacted in (once, ledger):
+        compacted.compact(lines[-1]["t"])
+    assert [json.loads(line) for line in ledger.events()] == [json.loads(line) for line in once.events()]
+    left = [line for line in ledger.events() if '"waiting"' in line]
+    assert 0 < len(left) < 20
+    once.close()
+
+
 def test_compacting_a_played_scenario_changes_no_figure(
     ledger: Ledger, lease: Lease, told: Callable[..., Played]
 ) -> None:

@@ -50,7 +50,7 @@ def compact(db: Database, before_t: int) -> Compacted:
         commands=_in_chunks(db, done["turn"], keyframe, _strip_commands),
         orders=_in_chunks(db, done["turn"], keyframe, _drop_orders),
         notes=_drop_notes(db, before_t),
-        events=_in_chunks(db, done["n"], last_n, _drop_reasons(before_t)),
+        events=_in_chunks(db, done["n"], last_n, _drop_reasons),
     )
     write_meta(db, PROGRESS, {"n": max(done["n"], last_n), "turn": max(done["turn"], keyframe)})
     _give_back(db)
@@ -71,13 +71,10 @@ def _newest_keyframe(db: Database, upto: int) -> int:
 
 
 def _last_event_before(db: Database, before_t: int) -> int:
-    """Number of the newest event older than the cut; never the newest of all, with which a record ends."""
     row = EVENTS.c
     wanted = select(row.n).where(row.t < before_t).order_by(row.t.desc(), row.n.desc()).limit(1)
     with db.reading() as connection:
-        older = int(connection.execute(wanted).scalar() or 0)
-        newest = int(connection.execute(select(func.max(row.n))).scalar() or 0)
-    return min(older, newest - 1)
+        return int(connection.execute(wanted).scalar() or 0)
 
 
 Change = Callable[[int, int], Update | Delete]  #: of rows after the first number up to the second
@@ -122,22 +119,19 @@ def _drop_notes(db: Database, before_t: int) -> int:
     return _at_once(db, delete(NOTES).where(NOTES.c.t < before_t, NOTES.c.state != "open"))
 
 
-def _drop_reasons(before_t: int) -> Change:
-    def change(after: int, upto: int) -> Delete:
-        row, later = EVENTS.c, EVENTS.alias("later")
-        superseded = (
-            select(later.c.n)
-            .where(
-                later.c.job == row.job,
-                later.c.n > row.n,
-                later.c.t < before_t,
-                later.c.event.in_(ENDS_A_REASON),
-            )
-            .exists()
-        )
-        return delete(EVENTS).where(row.n > after, row.n <= upto, row.event == "waiting", superseded)
-
-    return change
+def _drop_reasons(after: int, upto: int) -> Delete:
+    """Of the reasons that end with these events. Those still standing go when what ends them is compacted."""
+    row, end, before = EVENTS.c, EVENTS.alias("end_of_reason"), EVENTS.alias("before")
+    ended = (
+        select(before.c.n)
+        .where(before.c.job == end.c.job, before.c.n < end.c.n, before.c.event.in_(ENDS_A_REASON))
+        .order_by(before.c.n.desc())
+        .limit(1)
+        .correlate(end)
+        .scalar_subquery()
+    )
+    ends = select(ended).where(end.c.n > after, end.c.n <= upto, end.c.event.in_(ENDS_A_REASON))
+    return delete(EVENTS).where(row.event == "waiting", row.n.in_(ends))
 
 
 def _give_back(db: Database) -> None:
