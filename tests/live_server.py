@@ -29,7 +29,7 @@ LAB = {
         },
         "vision": {"share": "40%"},
     },
-    "policy": {"lookback": "7d"},
+    "policy": {"lookback": "7d", "grace": {"budgeted": "2s", "unbudgeted": "1s"}},
 }
 UP_WITHIN_S = 90
 
