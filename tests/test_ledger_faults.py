@@ -214,6 +214,7 @@ def in_another_thread(work: object) -> None:
         raise wrong[0]
 
 
+@pytest.mark.slow
 def test_a_postgresql_started_anew_is_used_again_without_opening_it_again() -> None:
     server = PostgreSQL()
     try:
