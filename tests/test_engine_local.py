@@ -387,6 +387,30 @@ def test_a_job_knows_what_it_must_and_nothing_of_the_daemon(
     assert seen["CUDA_VISIBLE_DEVICES"] == "0,1,4"
 
 
+def test_a_job_holds_no_file_that_the_daemon_has_open(site: LocalSite) -> None:
+    ends = os.pipe()
+    try:
+        for end in ends:
+            os.set_inheritable(end, True)
+        assert run(site, ["ls", "/proc/self/fd"]).split() == [
+            "0",
+            "1",
+            "2",
+            "3",
+        ]  # 3: the folder that `ls` reads
+        assert set(os.listdir(f"/proc/{run_forever(site)}/fd")) <= {str(i) for i in range(9)}
+    finally:
+        for end in ends:
+            os.close(end)
+
+
+def run_forever(site: LocalSite) -> int:
+    """The shepherd of a job that runs on."""
+    site.engine.carry_out(start("z", ["sleep", "60"]))
+    wait_for(site, "z", that=begun)
+    return int(record(site, "shepherd", "z")["pid"])
+
+
 def test_gpus_are_never_given_twice_and_stay_given_over_a_restart(site: LocalSite) -> None:
     site.engine.carry_out(start("a", ["sleep", "60"], nodes={"n1": 2}))
     site.engine.carry_out(start("b", ["sleep", "60"], nodes={"n1": 1}))
@@ -430,8 +454,10 @@ def test_words_reach_the_program_as_they_are(site: LocalSite) -> None:
 def test_what_no_program_can_be_given_is_refused_in_one_sentence(
     site: LocalSite, change: dict[str, Any], message: str
 ) -> None:
+    order = start("a", ["true"])._replace(**change)
+    assert site.engine.log_of(order.job, 1) == b""
     with pytest.raises(OrderRefused) as refused:
-        site.engine.carry_out(start("a", ["true"])._replace(**change))
+        site.engine.carry_out(order)
     assert message in str(refused.value)
     assert len(str(refused.value)) < 200
     assert os.listdir(site.folder / "attempts") == []
@@ -488,6 +514,15 @@ def test_a_notice_is_a_file_and_a_signal_only_where_the_job_asks_for_one(site: L
     assert wait_for(site, "a", that=ended).exit_code == 0
     assert wait_for(site, "b", that=ended).exit_code == 0
     assert (output(site, "a"), output(site, "b")) == ("heard\n", "1234567890\n")
+
+
+def test_a_job_may_claim_no_save_outside_its_own_time(site: LocalSite) -> None:
+    run(site, ["touch -d '2001-01-01' $TENURE_SAVED"], "a")
+    run(site, ["touch -d '2101-01-01' $TENURE_SAVED"], "b")
+    assert find(site.engine, "a").saved is None  # type: ignore[union-attr]
+    future = find(site.engine, "b")
+    assert future is not None
+    assert future.saved == future.ended
 
 
 def test_a_log_that_grows_without_end_is_cut_and_the_job_goes_on(tmp_path: Path) -> None:

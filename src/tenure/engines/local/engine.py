@@ -153,14 +153,13 @@ class LocalEngine:
 
     def log_of(self, job: str, attempt: int, *, last_bytes: int = 1 << 16) -> bytes:
         """The end of what it wrote, also after it was forgotten."""
-        name = folder_name(job, attempt)
         for folder in (self._here, self._over):
             try:
-                with open(folder / name / "log", "rb") as file:
+                with open(folder / folder_name(job, attempt) / "log", "rb") as file:
                     size = file.seek(0, os.SEEK_END)
                     file.seek(max(0, size - last_bytes))
                     return file.read(last_bytes)
-            except FileNotFoundError:
+            except (FileNotFoundError, OrderRefused):
                 continue
         return b""
 

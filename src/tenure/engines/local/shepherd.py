@@ -45,6 +45,8 @@ from tenure.engines.local.processes import (
 
 PULSE_S = 2.0  #: longest time between two looks at the folder; a signal comes sooner
 QUICK_S = 0.1
+SHUTDOWN_S = 120.0  #: within this time of a SIGTERM the machine goes down
+SHUT_DOWN = "the machine was shut down"
 ADOPTED_S = 0.4  #: between two looks at processes that are not its own
 SWEEP_S = 0.02  #: between the first two rounds of killing; then ever longer, up to a second
 HEAD_BYTES, TAIL_BYTES = 1 << 16, 1 << 20  #: what is left of a log that grew too long
@@ -69,7 +71,7 @@ class Shepherd:
         self.gone_by_s: float | None = None  #: told to stop: it must be gone by then (seconds after boot)
         self.timed_out = False
         self.noticed = False
-        self.shutdown = False
+        self.shutdown_s = float("-inf")  #: when somebody asked us to leave (seconds after boot)
         self.killed = False
         self.sweep_s = SWEEP_S
         self.known: dict[int, int] = {}  #: its processes when last looked at: ticks by pid
@@ -181,8 +183,9 @@ class Shepherd:
         )  # what its main process leaves behind is not the job
 
     def hear(self, signals: bytes) -> None:
-        """SIGTERM is for the whole machine, or from somebody who does not know us: the job decides."""
-        self.shutdown = self.shutdown or signal.SIGTERM in signals
+        """SIGTERM is for the whole machine, which goes down: ends right after it are no job's fault."""
+        if signal.SIGTERM in signals:
+            self.shutdown_s = boot_s()
 
     def reap(self) -> None:
         """Take note of processes that have ended."""
@@ -296,17 +299,7 @@ class Shepherd:
         code = os.waitstatus_to_exitcode(status) if known and status is not None else None
         ended = time.time() if started is None else started + boot_s() - self.began_s
         told = self.gone_by_s is not None
-        detail = "" if known else "its shepherd was killed: how it ended is not known"
-        if self.timed_out:
-            detail = "killed at its max_runtime"
-        elif told and self.killed:
-            detail = "killed at the end of its grace"
-        if code == 127 and self.trouble >= 0:
-            detail = os.read(self.trouble, 1000).decode("utf-8", "replace") or detail
-        elif code == -signal.SIGKILL and not self.killed and ran_out_of_memory(self.cgroups):
-            detail = "killed: it used more memory than it may"
-        elif code is not None and code < 0 and not told and not self.killed:
-            detail = f"ended by signal {-code}, which Tenure did not send"
+        went_down = code != 0 and not told and not self.killed and boot_s() < self.shutdown_s + SHUTDOWN_S
         return {
             "started": started,
             "ended": ended,
@@ -314,11 +307,27 @@ class Shepherd:
             "signal": -code if code is not None and code < 0 else None,
             "told": told,
             "timed_out": self.timed_out and not told,
-            "node_failed": bool(self.shutdown and code != 0 and not told),
+            "node_failed": went_down,
             "done": modified("signs/done") is not None,
             "saved": touched_between("signs/saved", started, ended),
-            "detail": detail,
+            "detail": SHUT_DOWN if went_down else self._why(code, told),
         }
+
+    def _why(self, code: int | None, told: bool) -> str:
+        """One line for people, where the code alone does not say it."""
+        if self.timed_out:
+            return "killed at its max_runtime"
+        if told and self.killed:
+            return "killed at the end of its grace"
+        if code is None:
+            return "its shepherd was killed: how it ended is not known"
+        if code == 127:
+            return os.read(self.trouble, 1000).decode("utf-8", "replace")
+        if code == -signal.SIGKILL and not self.killed and ran_out_of_memory(self.cgroups):
+            return "killed: it used more memory than it may"
+        if code < 0 and not told and not self.killed:
+            return f"ended by signal {-code}, which Tenure did not send"
+        return ""
 
 
 def sentence(error: BaseException) -> str:
