@@ -15,7 +15,7 @@ UP = KnownNode(NodeState.UP, "", 8)
 
 
 def known(phase: Phase = Phase.RUNNING, cause: Cause = Cause.NONE, **more: Any) -> Known:
-    told = {"started": NOW - 5000, "started_n": 1, "stopped_n": 0, "stop": NOW, "nodes": frozenset({"n1"})}
+    told = {"started": NOW - 5000, "started_n": 1, "stopped_n": 0, "nodes": ("n1",)}
     return Known(phase, cause, **told | more)
 
 

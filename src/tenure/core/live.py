@@ -10,7 +10,8 @@ from __future__ import annotations
 from tenure.core.closing import set_closing
 from tenure.core.decide import decide_into
 from tenure.core.kernel import entry, kernel
-from tenure.core.lifecycle import unprotect
+from tenure.core.lifecycle import count_health, unprotect
+from tenure.core.order import entitle
 from tenure.core.outside import (
     arrive,
     cancel,
@@ -159,7 +160,16 @@ def next_instant(lab, board, policy, now_s):
     return t_s
 
 
+@kernel
+def take_stock(lab, board, policy, now_s):
+    """Nodes or accounts are others than before: what they are entitled to is counted anew from now on."""
+    for cluster in range(len(lab.clusters)):
+        count_health(lab, board, policy, cluster, now_s)
+        entitle(lab, board, policy, cluster, now_s)
+
+
 live_turn_entry = entry(getattr(live_turn, "py_func", live_turn))
 next_instant_entry = entry(getattr(next_instant, "py_func", next_instant))
+take_stock_entry = entry(getattr(take_stock, "py_func", take_stock))
 
-__all__ = ["NEWS", "NONE", "News", "live_turn_entry", "next_instant_entry"]
+__all__ = ["NEWS", "NONE", "News", "live_turn_entry", "next_instant_entry", "take_stock_entry"]

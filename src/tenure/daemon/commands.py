@@ -316,35 +316,62 @@ class Desk:
 
     def share(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """An account's part of its parent's is another from now on."""
-        lab = self.book.lab
+        change = {"account": subject, "share": body.get("share"), "cluster": body.get("cluster")}
+        (told,) = self._change_shares([change], by, body.get("reason"))
+        return told
+
+    def shares_at_once(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Several changes, checked together: `changes`, each {account, share, cluster}."""
+        return {"changes": self._change_shares(body.get("changes") or (), by, body.get("reason"))}
+
+    def _change_shares(
+        self, changes: Sequence[Mapping[str, Any]], by: str, reason: Any
+    ) -> list[dict[str, Any]]:
+        found = [self._share_change(change) for change in changes]
+        lab, then = self.book.lab, self._shares_now.copy()
+        for row, clusters, new in found:
+            then[clusters, row] = new
+        parents = list(dict.fromkeys(lab.accounts[row].parent for row, _, _ in found))
+        for parent in parents:
+            total = int(then[:, self._siblings(parent)].sum(axis=1).max())
+            if total > WHOLE:
+                above = f" below {lab.accounts[parent].path}" if parent > 0 else ""
+                raise Refused(f"shares{above} would sum to {share_text(total)}; at most 100% are there", 422)
+        told = []
+        for row, clusters, new in found:
+            now = self._shares_now
+            old = int(now[clusters[0], row])
+            alike = len(clusters) == len(lab.clusters) and len(set(now[:, row].tolist())) == 1
+            for c in [NONE] if alike else clusters:
+                self._set_share(row, c, new, by=by, reason=reason)
+            told.append({"account": lab.accounts[row].path, "old": old / WHOLE, "new": new / WHOLE})
+        for parent in parents:
+            self._leave_the_rest(parent, self._siblings(parent))
+        return told
+
+    def _share_change(self, change: Mapping[str, Any]) -> tuple[int, list[int], int]:
+        """(account row, cluster rows, new share). Raises Refused."""
+        lab, subject, cluster = self.book.lab, str(change.get("account") or ""), change.get("cluster")
         rows = lab.rows()
         if not subject or subject not in rows:
             raise Refused(f"there is no account {subject!r}: {nearest(subject, [p for p in rows if p])}", 404)
         try:
-            new = share_of(body.get("share"))
+            new = share_of(change.get("share"))
         except ValueError as error:
-            raise Refused(f"share: found {body.get('share')!r}; allowed: {error}", 422) from None
-        row, cluster = rows[subject], body.get("cluster")
+            raise Refused(f"share: found {change.get('share')!r}; allowed: {error}", 422) from None
         clusters = range(len(lab.clusters))
-        if cluster is not None and cluster not in lab.clusters:
-            raise Refused(f"there is no cluster {cluster}: {nearest(str(cluster), lab.clusters)}", 404)
-        if cluster is not None:
-            chosen = [lab.clusters.index(cluster)]
-        else:
+        if cluster is None:
             chosen = [c for c in clusters if subject not in lab.own_shares[c]] or list(clusters)
-        now = self._shares_now
-        parent = lab.accounts[row].parent
-        siblings = [k for k, a in enumerate(lab.accounts) if a.parent == parent and a.own_leaf_of is None]
-        total = max(int(now[c, siblings].sum()) - int(now[c, row]) + new for c in chosen)
-        if total > WHOLE:
-            above = f" below {lab.accounts[parent].path}" if parent > 0 else ""
-            raise Refused(f"shares{above} would sum to {share_text(total)}; at most 100% are there", 422)
-        old = int(now[chosen[0], row])
-        alike = len(chosen) == len(clusters) and len(set(now[:, row].tolist())) == 1
-        for c in [NONE] if alike else chosen:
-            self._set_share(row, c, new, by=by, reason=body.get("reason"))
-        self._leave_the_rest(parent, siblings)
-        return {"account": subject, "old": old / WHOLE, "new": new / WHOLE}
+        elif cluster in lab.clusters:
+            chosen = [lab.clusters.index(str(cluster))]
+        else:
+            raise Refused(f"there is no cluster {cluster}: {nearest(str(cluster), lab.clusters)}", 404)
+        return rows[subject], chosen, new
+
+    def _siblings(self, parent: int) -> list[int]:
+        """The accounts below one, but for its own leaf."""
+        accounts = self.book.lab.accounts
+        return [k for k, a in enumerate(accounts) if a.parent == parent and a.own_leaf_of is None]
 
     def _set_share(self, row: int, cluster: int, new: int, **told: Any) -> None:
         lab, now = self.book.lab, self._shares_now
@@ -380,6 +407,7 @@ VERBS: Mapping[str, Callable[[Desk, str, str, Mapping[str, Any]], dict[str, Any]
     "stop": Desk.force,
     "node": Desk.node,
     "share": Desk.share,
+    "shares": Desk.shares_at_once,
 }
 
 

@@ -39,8 +39,10 @@ class Written(NamedTuple):
 class _Writer:
     """Goes through what was said, once."""
 
-    def __init__(self, book: Book, desk: Desk, ended: Mapping[Key, Ended]) -> None:
+    def __init__(self, before: Book, book: Book, desk: Desk, ended: Mapping[Key, Ended]) -> None:
+        self.before = before
         self.book = book
+        self.events = list(said(book))
         self.desk = desk
         self.seen_end = ended
         self.changed = set(desk.changed)
@@ -113,14 +115,15 @@ class _Writer:
 
     def _stopped(self, one: Said) -> None:
         book, row = self.book, one.job
-        card, stay = book.cards[row], book.board.stays[row]
+        card = book.cards[row]
         key = (card.job, one.attempt)
         place = book.places.pop(row)
         end = End(one.code).name.lower()
         seen = self.seen_end.get(key)
         begun = self.attempts.get(key)
         nodes = {book.lab.nodes[node].name: gpus for node, gpus in place}
-        if begun is None:
+        if begun is None:  # it began in an earlier turn; its row may hold the next attempt by now
+            stay = self.before.board.stays[row]
             begun = AttemptRow(
                 *key,
                 nodes,
@@ -171,7 +174,7 @@ class _Writer:
             requeue = bool(book.core.jobs["resumable"][row]) and cause != Cause.CANCELLED
             why = cause.name.lower()
             self.orders.append(Stop(self.id(), *key, float(max(0, one.x - one.t)), requeue, why))
-        for one in said(book):
+        for one in self.events:
             key = (book.cards[one.job].job, one.attempt) if one.job != NONE else ("", 0)
             if one.event == Happened.NOTICE and key not in self.stops:
                 self.orders.append(Notice(self.id(), *key, book.start + one.x))
@@ -216,23 +219,27 @@ def _told(job: str, array: str, attempt: int, account: str) -> dict[str, str]:
 
 
 def write_up(
+    before: Book,
     book: Book,
     desk: Desk,
     found: Found | None,
     ended: Mapping[Key, Ended],
 ) -> Written:
     """Rows of the turn just taken; brings the book's own lists up to date, and finishes answers."""
-    writer = _Writer(book, desk, ended)
-    for one in said(book):
+    writer = _Writer(before, book, desk, ended)
+    for one in writer.events:
         writer.take(one)
     writer.settle(found)
     orders = [
         OrderRow(order.id, book.turn, type(order).__name__.lower(), getattr(order, "job", ""), _body(order))
         for order in [*writer.orders, *desk.enrols]
     ]
+    victims: dict[int, list[str]] = {}
+    for one in writer.stops.values():
+        victims.setdefault(one.by, []).append(book.cards[one.job].job)
     for number, answer in desk.answers.items():
         if answer.ok and "job" in answer.body:
-            desk.answers[number] = _finished(book, desk, answer)
+            desk.answers[number] = _finished(book, desk, answer, victims)
     return Written(
         jobs=list(writer.job_rows()),
         attempts=list(writer.attempts.values()),
@@ -247,12 +254,13 @@ def _body(order: Order) -> dict[str, Any]:
     return {name: value for name, value in order._asdict().items() if name != "id"}
 
 
-def _finished(book: Book, desk: Desk, answer: Answer) -> Answer:
+def _finished(book: Book, desk: Desk, answer: Answer, victims: Mapping[int, list[str]]) -> Answer:
     """The answer with what became of it in the same turn."""
     body = dict(answer.body)
     rows = desk.submitted.get(answer.number)
     if rows:
-        body["receipt"] = _receipt(book, rows[0], body.pop("remarks", []))
+        receipt = _receipt(book, rows[0], body.pop("remarks", []))
+        body["receipt"] = receipt | {"stops": victims.get(rows[0], [])}
     else:
         row = book.row_of(str(body["job"]))
         if row != NONE:
@@ -264,7 +272,7 @@ def _receipt(book: Book, row: int, remarks: Sequence[str]) -> dict[str, Any]:
     """S22: what a submission came to."""
     minimum_s = int(book.core.jobs["min_runtime_s"][row])
     card = book.cards[row]
-    receipt: dict[str, Any] = {
+    return {
         "phase": PHASES.get(book.phase(row), "waiting"),
         "budgeted": minimum_s > 0,
         "min_runtime_s": minimum_s,
@@ -273,9 +281,6 @@ def _receipt(book: Book, row: int, remarks: Sequence[str]) -> dict[str, Any]:
         "nodes": {book.lab.nodes[node].name: gpus for node, gpus in book.places.get(row, ())},
         "detail": card.detail,
     }
-    stops = [one for one in said(book) if one.event == Happened.STOPPING and one.by == row]
-    receipt["stops"] = [book.cards[one.job].job for one in stops]
-    return receipt
 
 
 __all__ = ["PHASES", "Written", "write_up"]

@@ -218,6 +218,7 @@ def keyframe_of(state: State) -> bytes:
         "version": VERSION,
         **{name: getattr(state, name) for name in ("t", "turn", "next_id", "n_marks", "nodes", "accounts")},
         "clusters": state.clusters,
+        "gpu_types": state.gpu_types,
         "cards": [plain_card(card) for card in state.cards],
         "places": list(state.places.items()),
         "claims": list(state.claims.items()),
@@ -256,6 +257,7 @@ def state_from(packed: bytes) -> State:
     marks = empty(1, MARK)[0]
     return State(
         **{name: rest[name] for name in ("t", "turn", "next_id", "n_marks", "nodes", "accounts", "clusters")},
+        gpu_types=rest.get("gpu_types", []),
         cards=cards,
         asked=table("asked", ASKED, len(cards), empty(1, JOB, max_runtime_s=NEVER_S, gpu_type=NONE)[0]),
         stays=table("stays", RECORDED, len(cards), FRESH),
@@ -281,8 +283,6 @@ def digest_of(book: Book) -> str:
     digest.update(f"{book.t} {book.turn} {n}".encode())
     for name in RECORDED:
         digest.update(board.stays[name][:n].tobytes())
-    for name in ASKED:
-        digest.update(book.core.jobs[name][:n].tobytes())
     for column in (board.posts["state"], board.shares, board.standings["charged"], board.posts["free"]):
         digest.update(column.tobytes())
     return digest.hexdigest()

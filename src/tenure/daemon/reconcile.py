@@ -43,8 +43,7 @@ class Known(NamedTuple):
     started: float  #: epoch
     started_n: int  #: its place among all starts
     stopped_n: int  #: … and among all stops
-    stop: float  #: epoch second at which its grace ends, STOPPING only
-    nodes: frozenset[str]
+    nodes: tuple[str, ...]
 
 
 class KnownNode(NamedTuple):
@@ -80,7 +79,7 @@ class Ended(NamedTuple):
     exit_code: int | None
     detail: str
     place: tuple[float, int, int]  #: sorts those of one instant
-    nodes: frozenset[str] = frozenset()
+    nodes: tuple[str, ...] = ()
 
 
 class NodeNews(NamedTuple):
@@ -122,10 +121,9 @@ def reconcile(records: Records, seen: Seen, *, keeps_queue: bool = False) -> Fou
         if key in there:
             continue
         there.add(key)
-        known = records.attempts.get(key)
-        if known is not None:
+        if key in records.attempts:
             if attempt.ended is not None:
-                ended.append(_ended(attempt, known))
+                ended.append(_ended(attempt, records.attempts[key]))
         elif not records.is_ours(*key):
             if attempt.ended is None:
                 where = ", ".join(sorted(attempt.nodes)) or "an unknown node"
@@ -137,9 +135,9 @@ def reconcile(records: Records, seen: Seen, *, keeps_queue: bool = False) -> Fou
             remarks.append(f"attempt {key[1]} of job {key[0]} is over by the record and runs on {where}")
         else:
             forgets.append(key)
-    for key, known in records.attempts.items():
+    for key in records.attempts:
         if key not in there:
-            over = _missing(records, key, known, seen.at, missing)
+            over = _missing(records, key, records.attempts[key], seen.at, missing)
             if over is not None:
                 ended.append(over)
     alive = [one for one in seen.attempts if one.ended is None]

@@ -8,6 +8,8 @@ is not in the record. A turn that could not be written has not happened.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import socket
 import threading
@@ -17,24 +19,26 @@ from typing import Any
 
 import structlog
 
-from tenure.core.kernel import sources_digest
+from tenure.core.board import as_kernels_want
+from tenure.core.live import take_stock_entry
 from tenure.core.policy import Policy
 from tenure.core.words import NEVER_S
 from tenure.daemon.book import Book, new_book
-from tenure.daemon.lab_change import carry_over
+from tenure.daemon.lab_change import carry_over, written_lab
 from tenure.daemon.orders import OpenOrders, Settled
 from tenure.daemon.patch import apply as apply_patch
 from tenure.daemon.patch import digest_of, dropping, ended_rows, keyframe, keyframe_of
 from tenure.daemon.recover import state_before
 from tenure.daemon.state import State, book_of, state_of
 from tenure.daemon.tell import Teller, story_head
-from tenure.daemon.turn import Inputs, Look, look, next_turn, take_turn
+from tenure.daemon.turn import Inputs, Look, code_digest, look, next_turn, take_turn
 from tenure.daemon.view import Counters, EngineState, Health, View, view_of
 from tenure.engines.clock import Clock
 from tenure.engines.protocol import Engine, EngineUnavailable, Seen
 from tenure.ledger.events import STORY_HEAD
 from tenure.ledger.ledger import Ledger
 from tenure.ledger.records import (
+    Asked,
     Command,
     Lease,
     LedgerError,
@@ -45,6 +49,7 @@ from tenure.ledger.records import (
 )
 from tenure.settings.lab import Lab
 
+LAB_META = "lab"  #: what the lab's file said when the record was last written to
 POLL_S = 1.0  #: how often an engine is asked that says nothing by itself
 LEAST_S = 0.2  #: between two turns, whatever comes
 RETRY_S = 1.0  #: after an engine or a record did not answer
@@ -224,16 +229,31 @@ class Daemon:
             book = new_book(self.lab, self._policy, identity.start)
             self._teller = self._teller_of(book)
             self.ledger.set_meta(STORY_HEAD, story_head(book))
+            self.ledger.set_meta(LAB_META, written_lab(self.lab))
             self._open(book, state_of(book), "opened")
             return
-        change = carry_over(state, self.lab, self._policy, identity.start)
-        self._teller = self._teller_of(change.book)
-        if change.is_new:
+        change = carry_over(state, self.lab, self.ledger.meta(LAB_META) or written_lab(self.lab))
+        book = book_of(change.state, self.lab, self._policy, identity.start)
+        self._teller = self._teller_of(book)
+        if change.told:
             self._log.info("lab_changed", changes=list(change.told))
-            self._open(change.book, state_of(change.book), "lab changed")
+        if change.is_new:
+            take_stock_entry(as_kernels_want(book.core), as_kernels_want(book.board), book.policy, book.t)
+            self.ledger.set_meta(STORY_HEAD, story_head(book))
+            self._open(book, state_of(book), "the lab is another")
         else:
-            self._keep(change.book)
-        self._log.info("recovered", turn=change.book.turn, jobs=change.book.n_jobs, orders=len(self._orders))
+            self._keep(book)
+        if change.shares:
+            self._ask_for_shares(change.shares)
+        self.ledger.set_meta(LAB_META, written_lab(self.lab))
+        self._log.info("recovered", turn=book.turn, jobs=book.n_jobs, orders=len(self._orders))
+
+    def _ask_for_shares(self, shares: Sequence[Mapping[str, Any]]) -> None:
+        """What the lab's file says anew is asked for as a person would ask, once."""
+        assert self._book is not None
+        key = hashlib.sha256(json.dumps([self._book.turn, list(shares)]).encode()).hexdigest()[:32]
+        body = {"changes": list(shares), "reason": "the lab's file says so"}
+        self.ledger.ask([Asked("lab file", "shares", "", body, self.clock.now(), key)])
 
     def _teller_of(self, book: Book) -> Teller:
         return Teller(book.lab, book.policy, book.gpu_types, book.start)
@@ -245,7 +265,7 @@ class Daemon:
         at = book.start + book.t
         patch = {"t": book.t, "turn": book.turn, "opened": why}
         row = TurnRow(
-            book.turn, book.t, at, [], patch, digest_of(book), sources_digest(), keyframe_of(state), [],
+            book.turn, book.t, at, [], patch, digest_of(book), code_digest(), keyframe_of(state), [],
             [], [], [], [],
         )  # fmt: skip
         self.ledger.record(row, self._lease)
@@ -320,7 +340,7 @@ class Daemon:
         state = state_of(book)
         apply_patch(state, patch)
         row = TurnRow(
-            state.turn, state.t, book.start + state.t, [], patch, digest_of(book), sources_digest(),
+            state.turn, state.t, book.start + state.t, [], patch, digest_of(book), code_digest(),
             keyframe_of(state), [], [], [], [], [],
         )  # fmt: skip
         self.ledger.record(row, self._lease)

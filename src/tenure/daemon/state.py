@@ -60,6 +60,7 @@ class State:
     nodes: list[str] = field(default_factory=list)  #: what the rows of nodes are called
     accounts: list[str] = field(default_factory=list)  #: paths by row, own leaves as in the lab
     clusters: list[str] = field(default_factory=list)
+    gpu_types: list[str] = field(default_factory=list)
     cards: list[JobCard] = field(default_factory=list)
     asked: Columns = field(default_factory=dict)  #: ASKED, a row a job
     stays: Columns = field(default_factory=dict)  #: RECORDED, a row a job
@@ -91,6 +92,7 @@ def state_of(book: Book) -> State:
         nodes=[node.name for node in book.lab.nodes],
         accounts=[account.path for account in book.lab.accounts],
         clusters=list(book.lab.clusters),
+        gpu_types=list(book.gpu_types),
         cards=list(book.cards),
         asked={name: book.core.jobs[name][:n].copy() for name in ASKED},
         stays={name: board.stays[name][:n].copy() for name in RECORDED},
@@ -189,6 +191,11 @@ def book_of(state: State, lab: Lab, policy: Policy, start: float) -> Book:
     return book
 
 
+def gpu_types_of(lab: Lab) -> list[str]:
+    """What the rows of GPU types are called."""
+    return sorted({node.gpu for node in lab.nodes if node.gpu is not None})
+
+
 def _holdings(of: Mapping[int, Place]) -> Table:
     return np.array([(job, node, gpus) for job, place in of.items() for node, gpus in place], HOLDING)
 
@@ -245,6 +252,7 @@ __all__ = [
     "State",
     "book_of",
     "card_of",
+    "gpu_types_of",
     "kept_in",
     "new_rows",
     "plain_card",

@@ -7,8 +7,9 @@ that records it. Whoever called writes the row, keeps the book, and carries out 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from tenure.core.kernel import sources_digest
 from tenure.core.live import News, live_turn_entry, next_instant_entry
 from tenure.core.tables import Table, columns
 from tenure.core.words import NEVER_S, NONE, Cause, End, NodeState, Phase
-from tenure.daemon.book import Book, NodeWord, make_room
+from tenure.daemon.book import Book, make_room
 from tenure.daemon.commands import AFTER, ARRAY, Desk, EndOf, Refused
 from tenure.daemon.gather import Gathered, plain
 from tenure.daemon.notes import notes_of_turn
@@ -41,6 +42,7 @@ from tenure.ledger.records import Answer, Command, TurnRow
 from tenure.settings.errors import BadInput
 from tenure.settings.live_job import submission
 
+STATE = list(NodeState)  #: by number
 SKEW_S = 2.0  #: clocks further apart than this are brought together
 
 
@@ -136,7 +138,7 @@ def take_turn(before: Book, teller: Teller, inputs: Inputs, seen: Look) -> Outco
     make_room(book, 0, n_news)
     table = news.table()
     apply_news(book, table, n_news, t, deciding=found is not None)
-    written = write_up(book, desk, found, ended)
+    written = write_up(before, book, desk, found, ended)
     lines = teller.lines(book, news.notes)
     row = TurnRow(
         turn=book.turn,
@@ -145,7 +147,7 @@ def take_turn(before: Book, teller: Teller, inputs: Inputs, seen: Look) -> Outco
         news=plain(table, n_news, news.notes, deciding=found is not None),
         patch=patch_of(before, book),
         digest=digest_of(before),
-        code=sources_digest(),
+        code=code_digest(),
         keyframe=None,
         events=lines,
         jobs=written.jobs,
@@ -157,6 +159,12 @@ def take_turn(before: Book, teller: Teller, inputs: Inputs, seen: Look) -> Outco
         node_log=written.node_log,
     )
     return Outcome(book, row, bool(written.ended) and waits_for_others(book), written.ghosts)
+
+
+@cache
+def code_digest() -> str:
+    """Of the deciding code of this process."""
+    return sources_digest()
 
 
 def apply_news(book: Book, table: Table, n_news: int, t: int, *, deciding: bool) -> None:
@@ -195,25 +203,11 @@ class _Clock(NamedTuple):
 def records_of(book: Book, inputs: Inputs, skew: float) -> Records:
     """What is recorded, as far as the engine can know of it; instants by the engine's clock."""
     board, zero, nodes = book.board, book.start + skew, book.lab.nodes
-    attempts: dict[Key, Known] = {}
-    for row, place in book.places.items():
-        stay = board.stays[row]
-        attempts[book.cards[row].job, int(stay["attempt"])] = Known(
-            phase=Phase(int(stay["phase"])),
-            cause=Cause(int(stay["cause"])),
-            started=zero + int(stay["started_s"]),
-            started_n=int(book.marks["started_n"][row]),
-            stopped_n=int(book.marks["stopped_n"][row]),
-            stop=zero + int(stay["stop_s"]),
-            nodes=frozenset(nodes[node].name for node, _ in place),
-        )
     return Records(
-        attempts=attempts,
+        attempts=_OnNodes(book, zero),
         nodes={
-            node.name: KnownNode(
-                NodeState(int(board.posts["state"][row])), book.words.get(row, NodeWord()).by, node.gpus
-            )
-            for row, node in enumerate(nodes)
+            node.name: KnownNode(STATE[state], book.words[row].by if row in book.words else "", node.gpus)
+            for row, (node, state) in enumerate(zip(nodes, board.posts["state"].tolist(), strict=True))
         },
         is_ours=_ours(book, inputs.end_of),
         unstarted=inputs.unstarted,
@@ -222,6 +216,39 @@ def records_of(book: Book, inputs: Inputs, skew: float) -> Records:
         unset=inputs.unset,
         waiting=_waiting(book) if inputs.keeps_queue else {},
     )
+
+
+class _OnNodes(Mapping[Key, Known]):
+    """Attempts that the record has on nodes; what is known of one is put together when it is asked for."""
+
+    def __init__(self, book: Book, zero: float) -> None:
+        self._book, self._zero = book, zero
+        rows = np.fromiter(book.places, np.int64, len(book.places))
+        attempts = book.board.stays["attempt"][rows].tolist()
+        self._rows = {
+            (book.cards[row].job, attempt): row for row, attempt in zip(book.places, attempts, strict=True)
+        }
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._rows)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    def __getitem__(self, key: Key) -> Known:
+        row = self._rows[key]
+        book, stay = self._book, self._book.board.stays[row]
+        return Known(
+            phase=Phase(int(stay["phase"])),
+            cause=Cause(int(stay["cause"])),
+            started=self._zero + int(stay["started_s"]),
+            started_n=int(book.marks["started_n"][row]),
+            stopped_n=int(book.marks["stopped_n"][row]),
+            nodes=tuple(book.lab.nodes[node].name for node, _ in book.places[row]),
+        )
 
 
 def _ours(book: Book, end_of: EndOf) -> Callable[[str, int], bool]:
@@ -328,4 +355,14 @@ def _arrive(book: Book, desk: Desk, arrival: SeenArrival) -> None:
         desk.answers[number] = Answer(number, True, body)
 
 
-__all__ = ["Inputs", "Look", "Outcome", "apply_news", "look", "next_turn", "records_of", "take_turn"]
+__all__ = [
+    "Inputs",
+    "Look",
+    "Outcome",
+    "apply_news",
+    "code_digest",
+    "look",
+    "next_turn",
+    "records_of",
+    "take_turn",
+]
