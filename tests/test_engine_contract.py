@@ -196,6 +196,21 @@ def test_its_time_limit_holds_while_nobody_watches(site: Site) -> None:
     assert 1.0 <= seen.ended - seen.started < 1.9
 
 
+def test_its_grace_ends_while_nobody_watches(site: Site) -> None:
+    site.engine.carry_out(start("a", site.stubborn(60)))
+    wait_for(site, "a", that=begun)
+    site.pass_s(0.3)
+    told_at = site.engine.see().at
+    site.engine.carry_out(stop("a", 1))
+    site.engine.close()
+    site.pass_s(2.5)
+    site.reopen()
+    seen = wait_for(site, "a", that=ended)
+    assert (seen.told, seen.signal) == (True, 9)
+    assert seen.ended is not None
+    assert 0.9 <= seen.ended - told_at < 2.3
+
+
 def test_told_to_stop_before_its_limit_came_it_is_not_timed_out(site: Site) -> None:
     site.engine.carry_out(start("a", site.stubborn(60), max_runtime_s=2))
     wait_for(site, "a", that=begun)

@@ -368,6 +368,47 @@ def test_whoever_asks_to_be_woken_hears_of_a_beginning_and_an_end(site: LocalSit
     assert time.monotonic() - asked < 5
 
 
+def test_looking_again_opens_no_file_where_nothing_has_changed(site: LocalSite) -> None:
+    for number in range(3):
+        run(site, ["true"], f"over{number}")
+        site.engine.carry_out(start(f"runs{number}", ["sleep", "60"]))
+        wait_for(site, f"runs{number}", that=begun)
+    time.sleep(0.3)
+    site.engine.see()
+    opened: list[str] = []
+    watching = [True]
+    sys.addaudithook(
+        lambda event, args: opened.append(str(args[0])) if event == "open" and watching else None
+    )
+    try:
+        for _ in range(5):
+            assert len(site.engine.see().attempts) == 6
+    finally:
+        watching.clear()
+    assert [path for path in opened if str(site.folder) in path] == []
+
+
+def test_a_shepherd_needs_nothing_but_the_standard_library_and_little_of_that(site: LocalSite) -> None:
+    pid = run_forever(site)
+    maps = Path(f"/proc/{pid}/maps").read_text()
+    assert "site-packages" not in maps
+    assert "numpy" not in maps
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import tenure.engines.local.shepherd;"
+    code += " print(*sys.modules)"
+    root = str(Path(__file__).parent.parent / "src")
+    asked = [sys.executable, "-I", "-S", "-c", code, root]
+    loaded = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
+    assert {name for name in loaded if name.startswith("tenure")} == {
+        "tenure",
+        "tenure.engines",
+        "tenure.engines.local",
+        "tenure.engines.local.processes",
+        "tenure.engines.local.shepherd",
+    }
+    assert not {"subprocess", "threading", "logging", "pathlib", "asyncio"} & set(loaded)
+    assert len(loaded) < 90
+
+
 # --- what a job is given ------------------------------------------------------------------------------
 
 
