@@ -123,6 +123,9 @@ class Life:
                 name = lab.nodes[subject].name
                 asked = Asked(by, "node", name, note | {"state": state.name.lower()}, 0)
                 found.append((t, 0, [asked]))
+            elif what == What.CLOSE:
+                body = note | {"at_t": int(row["value"]) if row["value"] < NEVER_S else None}
+                found.append((t, 0, [Asked(by, "close", lab.nodes[subject].name, body, 0)]))
             elif what in ASKING:
                 there = world.hidden["arrive_s"][subject] < t or (
                     world.hidden["arrive_s"][subject] == t and self._was_there(subject, t)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tenure.core.columns import WHOLE
 from tenure.core.live import News
-from tenure.core.words import NONE, NodeState, Phase
+from tenure.core.words import NEVER_S, NONE, NodeState, Phase
 from tenure.daemon.asked import Dependency
 from tenure.daemon.book import Book, JobCard, NodeWord, make_room
 from tenure.daemon.gather import Gathered
@@ -58,6 +58,7 @@ class Desk:
         self.shares: list[dict[str, Any]] = []
         self.asked_nodes: dict[int, NodeState] = {}  #: by row: where people put nodes in this turn
         self.node_t: dict[int, int] = {}
+        self.closings: dict[int, str] = {}  #: by row of the node: why it is to close
         self.told_nodes: dict[str, tuple[bool, str]] = {}  #: (out of service, why) by people's word
         self.withdrawn: list[tuple[str, str]] = []  #: (job at the engine, why it can never run)
         self._end_of = end_of
@@ -288,13 +289,11 @@ class Desk:
 
     def node(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """How a node is, by somebody's word."""
-        names = {node.name: row for row, node in enumerate(self.book.lab.nodes)}
-        if subject not in names:
-            raise Refused(f"there is no node {subject}: {nearest(subject, names)}", 404)
+        row = self._node_row(subject)
         state = NODE_STATES.get(str(body.get("state")))
         if state is None:
             raise Refused(f"a node is one of {', '.join(NODE_STATES)}", 422)
-        row, reason = names[subject], body.get("reason")
+        reason = body.get("reason")
         if state == NodeState.UP and subject in self._haunted:
             raise Refused(
                 f"something of ours that was given up still runs on {subject}: not before it is gone"
@@ -302,6 +301,12 @@ class Desk:
         self.set_node(row, state, by, reason)
         self.told_nodes[subject] = (state != NodeState.UP, str(reason or ""))
         return {"node": subject, "state": str(body["state"])}
+
+    def _node_row(self, name: str) -> int:
+        names = {node.name: row for row, node in enumerate(self.book.lab.nodes)}
+        if name not in names:
+            raise Refused(f"there is no node {name}: {nearest(name, names)}", 404)
+        return names[name]
 
     def set_node(self, row: int, state: NodeState, by: str, reason: Any, t: int | None = None) -> None:
         """A node's state is another from now on."""
@@ -313,6 +318,18 @@ class Desk:
             self.book.words.pop(row, None)
         else:
             self.book.words[row] = NodeWord(by or "somebody", str(reason or ""))
+
+    def close(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """A node is going to be out of service from second `at_t` on, or (None) is not any more."""
+        at_t = body.get("at_t")
+        if at_t is not None and (isinstance(at_t, bool) or not isinstance(at_t, int) or at_t < self.t):
+            raise Refused(f"at_t: found {at_t!r}; allowed: a second of the record from {self.t} on", 422)
+        row = self._node_row(subject)
+        note = self.news.note(reason=body.get("reason"), by=by)
+        value = NEVER_S if at_t is None else at_t
+        self.news.add(self.t, News.CLOSE, row, value=value, note=note)
+        self.closings[row] = str(body.get("reason") or "")
+        return {"node": subject, "at_t": at_t}
 
     def share(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """An account's part of its parent's is another from now on."""
@@ -406,6 +423,7 @@ VERBS: Mapping[str, Callable[[Desk, str, str, Mapping[str, Any]], dict[str, Any]
     "release": Desk.release,
     "stop": Desk.force,
     "node": Desk.node,
+    "close": Desk.close,
     "share": Desk.share,
     "shares": Desk.shares_at_once,
 }

@@ -12,6 +12,7 @@ from tenure.core.tables import Table, empty
 from tenure.core.words import NONE
 
 ROW = tuple(NEWS.names or ())
+ARRIVALS = (News.SUBMIT, News.HOLD_NEW)
 
 
 class Gathered:
@@ -35,7 +36,7 @@ class Gathered:
     def add(self, t: int, what: int, row: int, *, place: Iterable[int] = (), **columns: int) -> None:
         """One piece of news. `place` sorts those of one instant and kind; else they stay in order."""
         told = {"t": t, "what": what, "row": row, "cluster": NONE, "note": NONE, "saved_s": NONE} | columns
-        turn_of = (0, *place) if what == News.ENDED else (2 if what >= News.SUBMIT else 1,)
+        turn_of = (0, *place) if what == News.ENDED else (2 if what in ARRIVALS else 1,)
         self._rows.append(((t, *turn_of), told))
 
     def table(self) -> Table:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tenure.core.words import NONE, Phase
+from tenure.core.words import NEVER_S, NONE, Phase
 from tenure.daemon.book import leaves_of, with_all_leaves
 from tenure.daemon.state import State, gpu_types_of
 from tenure.settings.errors import BadInput
@@ -141,6 +141,8 @@ def _moved(state: State, lab: Lab) -> State:
     states = np.zeros(len(lab.nodes), np.int64)
     there = node_to != NONE
     states[node_to[there]] = state.node_states[there]
+    closed_s = np.full(len(lab.nodes), NEVER_S, np.int64)
+    closed_s[node_to[there]] = state.closed_s[there]
 
     def standings(columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         moved = {}
@@ -172,6 +174,7 @@ def _moved(state: State, lab: Lab) -> State:
         },
         promises=[],
         node_states=states,
+        closed_s=closed_s,
         words={int(node_to[row]): word for row, word in state.words.items() if node_to[row] != NONE},
         shares=shares,
         kept=standings(state.kept),

@@ -18,6 +18,7 @@ from tenure.engines.protocol import Forget, Notice, Order, SetNode, Start, Stop,
 from tenure.ledger.records import Answer, AttemptRow, JobRow, NodeEntry, OrderRow
 
 protection_s = getattr(protection_kernel, "py_func", protection_kernel)
+CLOSING = "reservation"  #: who drains a node whose announced instant has come
 PHASES = {
     Phase.RUNNING: "running",
     Phase.STOPPING: "stopping",
@@ -155,8 +156,13 @@ class _Writer:
     def _node(self, one: Said) -> None:
         book, name, state = self.book, self.book.lab.nodes[one.by].name, NodeState(one.code)
         note = self.desk.news.notes[one.y] if one.y != NONE else {}
+        if one.x:  # only announced: it is going to close
+            return
+        if state == NodeState.DRAINING and one.by not in self.desk.asked_nodes:  # its announced instant came
+            why = self.desk.closings.get(one.by, "it was announced to close")
+            book.words[one.by] = NodeWord(CLOSING, why)
         word = book.words.get(one.by, NodeWord())
-        if state == NodeState.DRAINED and not note:  # by itself: it has become empty
+        if not note:  # by itself: it has become empty, or closes as announced
             note = {"by": word.by, "reason": word.reason}
         by, reason = str(note.get("by", "")), str(note.get("reason", ""))
         self.node_log.append(NodeEntry(name, state.name.lower(), by, reason, book.start + one.t))

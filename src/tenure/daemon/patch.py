@@ -67,8 +67,9 @@ def patch_of(before: Book, after: Book) -> Patch:
         ("claims", before.claims, after.claims),
     ):
         patch[name] = _mapping(was, now)
-    changed = np.flatnonzero(old.posts["state"] != new.posts["state"])
-    patch["node_states"] = [changed.tolist(), new.posts["state"][changed].tolist()]
+    for name, column in (("node_states", "state"), ("closed_s", "closed_s")):
+        changed = np.flatnonzero(old.posts[column] != new.posts[column])
+        patch[name] = [changed.tolist(), new.posts[column][changed].tolist()]
     patch = {key: value for key, value in patch.items() if value not in ([], {}, [[], []])}
     lists: list[tuple[str, Any, Any]] = [
         ("promises", promises_on(old), promises_on(new)),
@@ -135,8 +136,9 @@ def apply(state: State, patch: Patch) -> None:
             del mapping[row]
         for row, place in change.get("came", ()):
             mapping[row] = _place(place)
-    rows, values = patch.get("node_states", ([], []))
-    state.node_states[rows] = values
+    for name in ("node_states", "closed_s"):
+        rows, values = patch.get(name, ([], []))
+        getattr(state, name)[rows] = values
     if "shares" in patch:
         state.shares = np.array(patch["shares"], np.int64)
     if "promises" in patch:
@@ -213,7 +215,7 @@ def keyframe_of(state: State) -> bytes:
     """See `keyframe`."""
     arrays = {f"{table}.{name}": column for table in TABLES for name, column in getattr(state, table).items()}
     arrays |= {f"rates.{name}": state.rates[name] for name in LOG.names or ()}
-    arrays |= {"node_states": state.node_states, "shares": state.shares}
+    arrays |= {name: getattr(state, name) for name in ("node_states", "closed_s", "shares")}
     rest = {
         "version": VERSION,
         **{name: getattr(state, name) for name in ("t", "turn", "next_id", "n_marks", "nodes", "accounts")},
@@ -267,6 +269,7 @@ def state_from(packed: bytes) -> State:
         promises=[(*one[:5], tuple(one[5])) for one in rest["promises"]],
         calls=[(t, row) for t, row in rest["calls"]],
         node_states=arrays["node_states"].copy(),
+        closed_s=arrays["closed_s"].copy(),
         words={row: NodeWord(*word) for row, word in rest["words"]},
         enrolled=rest["enrolled"],
         shares=arrays["shares"].copy(),
@@ -283,7 +286,13 @@ def digest_of(book: Book) -> str:
     digest.update(f"{book.t} {book.turn} {n}".encode())
     for name in RECORDED:
         digest.update(board.stays[name][:n].tobytes())
-    for column in (board.posts["state"], board.shares, board.standings["charged"], board.posts["free"]):
+    for column in (
+        board.posts["state"],
+        board.posts["closed_s"],
+        board.shares,
+        board.standings["charged"],
+        board.posts["free"],
+    ):
         digest.update(column.tobytes())
     return digest.hexdigest()
 

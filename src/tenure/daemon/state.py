@@ -72,6 +72,9 @@ class State:
     )  #: (row, at_s, target, job, rule, nodes)
     calls: list[tuple[int, int]] = field(default_factory=list)
     node_states: NDArray[Any] = field(default_factory=lambda: np.zeros(0, np.int64))
+    closed_s: NDArray[Any] = field(
+        default_factory=lambda: np.zeros(0, np.int64)
+    )  #: by node: announced to close
     words: dict[int, NodeWord] = field(default_factory=dict)
     enrolled: dict[str, dict[str, Any]] = field(default_factory=dict)
     shares: NDArray[Any] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
@@ -102,6 +105,7 @@ def state_of(book: Book) -> State:
         promises=promises_on(board),
         calls=list(book.calls),
         node_states=board.posts["state"].copy(),
+        closed_s=board.posts["closed_s"].copy(),
         words=dict(book.words),
         enrolled=dict(book.enrolled),
         shares=board.shares.copy(),
@@ -157,6 +161,7 @@ def book_of(state: State, lab: Lab, policy: Policy, start: float) -> Book:
         node_states=state.node_states,
         shares=state.shares,
         rates=state.rates,
+        closed_s=state.closed_s,
     )
     assert all(one[0] // PLANS < len(lab.clusters) for one in state.promises)
     board = rebuild(core, policy, record, state.t)
