@@ -7,13 +7,14 @@
 #   make test     everything: the core plain, bounds-checked and compiled, then all tests
 #   make bench    the benchmarks: counts asserted, seconds recorded in docs/speed.md
 #   make reached  play the scenarios the default policy is judged by, and write docs/reached.md (a few minutes)
+#   make ordeals  live through 2,000 seeds of crashes, lost answers and dying nodes (half an hour)
 #   make docs     write the generated parts of docs/ anew
 #   make clean    remove what the above made
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo simulate-demo check format lint types floors test test-plain test-checked test-compiled bench reached docs clean
+.PHONY: help ordeals demo simulate-demo check format lint types floors test test-plain test-checked test-compiled bench reached docs clean
 
 # The first of these that is new enough; `make PYTHON=/path/to/python3.12 demo` chooses another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -22,6 +23,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 # Two workers suit a small machine; `make WORKERS=8 test` uses more.
 WORKERS ?= 2
+# `make ORDEALS=20000 ordeals` for a night.
+ORDEALS ?= 2000
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 # What the core decides, in worlds small enough to be played without a compiler too.
 CORE_TESTS := tests/test_scenarios_of_rules.py $(wildcard tests/test_core_*.py)
@@ -87,6 +90,10 @@ bench: $(READY)
 
 reached: $(READY)
 	$(BIN)/python bench/reached.py --workers $(WORKERS)
+
+# Labs that live while everything around them fails; a night's work where it should be more.
+ordeals: $(READY)
+	WORKERS=$(WORKERS) $(BIN)/python tests/ordeal.py 0-$$(($(ORDEALS) - 1))
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py

@@ -12,9 +12,11 @@ Then the faults cease, and the rest of the work is let run. `live` gives every b
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections import Counter, defaultdict
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -122,9 +124,10 @@ class Ordeal:
     def __post_init__(self) -> None:
         rng = self.rng = np.random.default_rng([self.seed, 77])
         self.n_nodes, self.node_gpus = int(rng.integers(2, 7)), int(rng.choice([4, 8]))
+        self.limit = self.n_nodes * self.node_gpus * 3 // 4
         tree = {
             "red": {"share": "50%", "accounts": {"ann": {"share": "60%"}, "bo": {"share": "30%"}}},
-            "blue": {"share": "30%", "max_gpus": int(self.n_nodes * self.node_gpus * 3 // 4)},
+            "blue": {"share": "30%", "max_gpus": self.limit},
             "green": {"share": "15%"},
         }
         cluster = {"nodes": self.n_nodes, "gpus_per_node": self.node_gpus}
@@ -157,8 +160,11 @@ class Ordeal:
         sizes = [1, 1, 2, 3, node, node, 2 * node]
         gpus = int(rng.choice([size for size in sizes if size <= self.n_nodes * node]))
         minimum = int(rng.choice([0, 0, 300, 900, 3600, 7200]))
+        accounts = ["red/ann", "red/bo", "red", "green"]
+        if gpus <= self.limit:
+            accounts.append("blue")
         spec: dict[str, Any] = {
-            "account": str(rng.choice(["red/ann", "red/bo", "red", "blue", "green"])),
+            "account": str(rng.choice(accounts)),
             "gpus": gpus,
             "min_runtime": minimum,
             "resumable": bool(rng.random() < 0.8),
@@ -425,6 +431,7 @@ class Ordeal:
 
     def _judge_cluster(self, lines: list[dict[str, Any]]) -> None:
         """What ran on the cluster is what is told: nothing left over, no end before its time, none late."""
+        zero = self.ledger.begin(self.lab.name, 0.0).start
         if running := self.cluster.running():
             self.wrongs.append(f"orphans: {[(one.job, one.attempt) for one in running]}")
         ran: dict[tuple[str, int], Any] = {(one.job, one.attempt): one for one in self.cluster.attempts()}
@@ -439,13 +446,13 @@ class Ordeal:
             if self.skewed or one.started is None or one.ended is None or one.node_failed:
                 continue  # instants were shown by a clock that jumped, or are a node's
             started, stopped = spans[key]
-            if not self.blind and (started > one.started - START + 1 or stopped > one.ended - START + 1):
+            if not self.blind and (started > one.started - zero + 1 or stopped > one.ended - zero + 1):
                 self.wrongs.append(
-                    f"attempt {key}: told {started}–{stopped}, ran {one.started - START}–{one.ended - START}"
+                    f"attempt {key}: told {started}–{stopped}, ran {one.started - zero}–{one.ended - zero}"
                 )
-            if stopped < np.floor(one.ended - START):
+            if stopped < np.floor(one.ended - zero):
                 self.wrongs.append(
-                    f"attempt {key}: told to have stopped at {stopped}, ran to {one.ended - START}"
+                    f"attempt {key}: told to have stopped at {stopped}, ran to {one.ended - zero}"
                 )
 
 
@@ -462,15 +469,21 @@ def lived(seed: int, url: str | Path | None = None) -> Ordeal:
         return ordeal
 
 
+def told(seed: int, url: str | None = None) -> tuple[int, list[str], int, int]:
+    ordeal = lived(seed, url)
+    return seed, ordeal.wrongs, ordeal.turns, ordeal.deaths
+
+
 def main(argv: list[str]) -> int:
-    first, dash, last = argv[0].partition("-")
-    seeds = range(int(first), int(last) + 1) if dash else [int(first)]
+    first, _, last = argv[0].partition("-")
+    seeds = range(int(first), int(last or first) + 1)
+    url = argv[1] if len(argv) > 1 else None
     broken = deaths = turns = 0
-    for seed in seeds:
-        ordeal = lived(seed, argv[1] if len(argv) > 1 else None)
-        broken, deaths, turns = broken + bool(ordeal.wrongs), deaths + ordeal.deaths, turns + ordeal.turns
-        for wrong in ordeal.wrongs[:5]:
-            print(f"seed {seed}: {wrong}")
+    with ProcessPoolExecutor(int(os.environ.get("WORKERS", "2")) if url is None else 1) as pool:
+        for seed, wrongs, n_turns, n_deaths in pool.map(told, seeds, [url] * len(seeds)):
+            broken, deaths, turns = broken + bool(wrongs), deaths + n_deaths, turns + n_turns
+            for wrong in wrongs[:5]:
+                print(f"seed {seed}: {wrong}", flush=True)
     print(f"{len(seeds)} ordeals, {turns} turns, {deaths} deaths, {broken} broke a promise")
     return 1 if broken else 0
 
