@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -116,7 +116,21 @@ def look(book: Book, inputs: Inputs) -> Look:
     found = reconcile(records_of(book, inputs, skew), seen, keeps_queue=inputs.keeps_queue)
     stops = [key for key in found.stops if ("stop", *key) not in inputs.ordered]
     forgets = [key for key in found.forgets if ("forget", *key) not in inputs.ordered]
-    return Look(t, at, skew, found._replace(stops=stops, forgets=forgets))
+    arrivals = [
+        one for one in map(partial(_arriving, book, inputs.end_of), found.arrivals) if one is not None
+    ]
+    return Look(t, at, skew, found._replace(stops=stops, forgets=forgets, arrivals=arrivals))
+
+
+def _arriving(book: Book, end_of: EndOf, arrival: SeenArrival) -> SeenArrival | None:
+    """None for a job under way: an engine that queues a job again by itself shows it waiting in the very
+    answer that tells of its end. One that has ended by the record does not come again."""
+    row = book.row_of(arrival.job)
+    if row != NONE and book.phase(row) != Phase.ENDED:
+        return None
+    if row != NONE or end_of(arrival.job) is not None:
+        return arrival._replace(refused="this job has ended by the record: submit it anew")
+    return arrival
 
 
 def take_turn(before: Book, teller: Teller, inputs: Inputs, seen: Look) -> Outcome:
