@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -283,13 +284,15 @@ class SlurmSite:
 
     def clear(self) -> None:
         """Cancel every job and wait until all nodes are empty."""
-        jobs = self.run("squeue", "-h", "-a", "-t", "all", "-o", "%A").split()
-        waiting = self.run("squeue", "-h", "-a", "-o", "%A").split()
-        if waiting:
-            self.run("scancel", "--quiet", *sorted(set(waiting)), check=False, timeout=60)
-        self.wait(
-            lambda: not self.run("squeue", "-h", "-a", "-o", "%A").split(), 60, f"{len(jobs)} jobs ended"
-        )
+
+        def empty() -> bool:
+            left = self.run("squeue", "-h", "-a", "-r", "-o", "%i %t").splitlines()
+            there = [line.split()[0] for line in left if not line.endswith(" CG")]
+            if there:
+                self.run("scancel", "--quiet", *there, check=False, timeout=60)
+            return not left
+
+        self.wait(empty, 60, "all jobs are gone")
 
     def wait(self, until: Callable[[], bool], seconds: float, what: str) -> None:
         give_up = time.monotonic() + seconds
@@ -321,15 +324,17 @@ def _zombie(pid: int) -> bool:
 
 
 @pytest.fixture(scope="session")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmSite]:
+def slurm() -> Iterator[SlurmSite]:
     """A Slurm of 64 nodes with 8 GPUs each, for one worker's tests. Skips where none can be made."""
     reason = why_not()
     if reason:
         pytest.skip(reason)
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-    site = SlurmSite(tmp_path_factory.mktemp("slurm"), worker=int(worker))
+    folder = Path(tempfile.mkdtemp(prefix="tenure-slurm-"))  # pytest's own is closed to other users
+    site = SlurmSite(folder, worker=int(worker))
     try:
         site.boot(lua=SUBMIT_HOOK.read_text(encoding="utf-8"))
         yield site
     finally:
         site.stop()
+        shutil.rmtree(folder)

@@ -61,6 +61,7 @@ instants = st.integers(0, 2**41).map(lambda eighths: eighths / 8)
         stop=words,
         told=instants,
         by=instants,
+        signalled=st.booleans(),
         requeue=st.booleans(),
         ended=st.none() | instants,
         status=st.none() | st.integers(0, 65535),
@@ -71,7 +72,7 @@ def test_a_note_comes_back_as_it_was_written(note: Note) -> None:
     assert " " not in text
     assert "\n" not in text
     if not note.stop:
-        note = note._replace(told=0.0, by=0.0, requeue=False)
+        note = note._replace(told=0.0, by=0.0, signalled=False, requeue=False)
     assert read(text) == note
 
 

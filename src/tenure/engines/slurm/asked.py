@@ -7,6 +7,7 @@ The comment wins over QOS, account and user, which a site may map (`SlurmSetting
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -84,6 +85,9 @@ def asked(job: Job, settings: SlurmSettings, node_gpus: int) -> Asked:
         spec["gpus"], spec["gpu"] = _gpus(job, settings, node_gpus, spec.get("gpu"))
         if spec["gpu"] is None:
             del spec["gpu"]
+        after = _after(job)
+        if after:
+            spec["after"] = after
         if "account" not in spec:
             raise ValueError(
                 "it names no account: --comment 'tenure: account=PATH', or --account=NAME if it is mapped"
@@ -171,6 +175,23 @@ def _gpus(job: Job, settings: SlurmSettings, node_gpus: int, wanted: str | None)
             f"it takes from {job.min_nodes} to {job.max_nodes} nodes: say one number (--nodes=N), or --gpus=N"
         )
     return total, wanted or settings.gpu_types.get(kind) or None
+
+
+def _after(job: Job) -> list[str]:
+    """`--dependency` as jobs that must have ended before: Slurm itself does not look while a job is held.
+
+    `70_*` (a whole array) stays as it is. ValueError for what Tenure has no word for."""
+    found = []
+    for part in filter(None, re.split(r"[,?]", job.dependency)):
+        matched = re.fullmatch(r"(afterok|afterany):(\d+(?:_(?:\d+|\*))?)(?:\((\w+)\))?", part)
+        if matched is None or "?" in job.dependency:
+            raise ValueError(
+                f"--dependency={job.dependency}: all of afterok:JOB and afterany:JOB is understood"
+            )
+        if matched[3] == "failed":
+            raise ValueError(f"what it waits for has failed: {part}")
+        found.append(f"{matched[2]}:{'ok' if matched[1] == 'afterok' else 'any'}")
+    return found
 
 
 def _refuse_what_slurm_alone_would_place(job: Job, node_gpus: int, gpus: int) -> None:

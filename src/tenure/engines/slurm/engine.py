@@ -6,7 +6,6 @@ repeated by another process does nothing more, and a grace goes on by its record
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pwd
 import stat
@@ -43,6 +42,7 @@ from tenure.engines.slurm.skew import Skew
 from tenure.engines.slurm.traces import Traces
 
 BETWEEN_REQUEUE_AND_RELEASE_S = 2.0  #: sooner, the credential of the last start may refuse the next one
+SIGNAL_WITHIN_S = 2.0
 SILENT_FOR_S = 30.0  #: a node that does not answer for so long takes nothing new
 ALREADY = (
     "invalid job id",
@@ -68,6 +68,8 @@ class SlurmEngine:
         self.clock: Clock = clock or RealClock()
         conf = {"SLURM_CONF": self.settings.conf} if self.settings.conf else {}
         self.programs = programs or Programs(timeout_s=self.settings.timeout_s, env=conf)
+        self.troubles = 0  #: how often something ordered could not be pressed on, so far
+        self.last_trouble = ""
         self.odd = 0  #: lines of squeue and sinfo that could not be read, so far
         self._skew = Skew(self.programs, self.clock)
         self._traces = Traces(self.programs)
@@ -200,6 +202,8 @@ class SlurmEngine:
         for place, order in orders:
             job = jobs.get(order.job)
             try:
+                if order.job in release:
+                    raise OrderRefused(f"job {order.job} is started twice at once")
                 if self._must_start(order, job):
                     assert job is not None
                     self._place(order, job, at)
@@ -247,6 +251,8 @@ class SlurmEngine:
         ]
         if not asked_for.spec.get("resumable", True):
             changes.append("Requeue=0")  # else Slurm would queue it again by itself when a node fails
+        if job.dependency:
+            changes.append("Dependency=")  # kept by us: Slurm may have forgotten what it waited for
         if job.restarts:
             changes.append("StartTime=now")  # lifts the two minutes that Slurm adds to a requeue
         if order.max_runtime_s is not None and order.max_runtime_s != job.limit_s:
@@ -272,21 +278,15 @@ class SlurmEngine:
         if job.state in LIVES and note.started is None:
             note = note._replace(started=job.started)
         self._write(job, note)
-        if job.state in LIVES:
-            self._signal(job, "TERM")
-        self._press(job._replace(note=note), at)
+        self._later(self._press, job._replace(note=note), at)
 
     def _write(self, job: Job, note: Note) -> None:
-        self.programs.ask("scontrol", "update", f"JobId={job.id}", f"AdminComment={written(note)}")
+        self._unless_over("scontrol", "update", f"JobId={job.id}", f"AdminComment={written(note)}")
 
-    def _signal(self, job: Job, name: str) -> None:
-        """To the batch script, all its children and all steps."""
-        self._unless_over("scancel", f"--signal={name}", "--full", job.id)
-
-    def _unless_over(self, *argv: str) -> None:
+    def _unless_over(self, *argv: str, timeout_s: float | None = None) -> None:
         """What ended by itself in this instant needs nothing more."""
         try:
-            self.programs.ask(*argv)
+            self.programs.ask(*argv, timeout_s=timeout_s)
         except Failed as error:
             if not any(words in str(error).lower() for words in ALREADY):
                 raise
@@ -294,21 +294,23 @@ class SlurmEngine:
     def _press_on(self, sight: Sight, at: float) -> None:
         """Level, not edge: what is still to do for orders already given. What is refused is tried again."""
         for job in sight.requeue:
-            with contextlib.suppress(Failed):
-                self._queue_again(job)
+            self._later(self._queue_again, job)
         for job in sight.press:
-            with contextlib.suppress(Failed):
-                self._press(job, at)
+            self._later(self._press, job, at)
         for job in sight.bring_back:
-            with contextlib.suppress(Failed):
-                self._unless_over("scontrol", "requeuehold", job.id)
+            self._later(self._unless_over, "scontrol", "requeuehold", job.raw)
         for batch in batches([job.id for job in sight.drop]):
-            with contextlib.suppress(Failed):
-                self.programs.ask("scancel", "--quiet", *batch.split(","))
-        if sight.hold and self.settings.keep_foreign_out:
+            self._later(self.programs.ask, "scancel", "--quiet", *batch.split(","))
+        if self.settings.keep_foreign_out:
             for batch in batches([job.id for job in sight.hold]):
-                with contextlib.suppress(Failed):
-                    self.programs.ask("scontrol", "uhold", batch)
+                self._later(self.programs.ask, "scontrol", "uhold", batch)
+
+    def _later(self, act: Callable[..., object], *arguments: Any) -> None:
+        """Act; where that fails the next look tries again."""
+        failed = self._tried(act, *arguments)
+        if failed is not None:
+            self.troubles += 1
+            self.last_trouble = str(failed)
 
     def _press(self, job: Job, at: float) -> None:
         """Whoever was told to leave has left by the deadline. Slurm itself says TERM, waits KillWait and
@@ -317,11 +319,22 @@ class SlurmEngine:
         assert note is not None
         if job.state in WAITS:
             self._take_back(job, note, at)
-        elif job.state != "COMPLETING" and at >= note.by - self._killwait():
+            return
+        if job.state == "COMPLETING":
+            return
+        if not note.signalled:
+            # to the batch script, all its children and all steps
+            self._signal(job, "TERM", "--full")
+            self._write(job, note._replace(signalled=True))
+        if at >= note.by - self._killwait():
             if note.requeue and job.requeue:
-                self._unless_over("scontrol", "requeuehold", job.id)
+                self._unless_over("scontrol", "requeuehold", job.raw)
             else:
-                self._unless_over("scancel", job.id)
+                self._unless_over("scancel", job.raw)
+
+    def _signal(self, job: Job, name: str, whom: str) -> None:
+        """scancel itself tries again while a job is being launched: for a while only, and we later."""
+        self._unless_over("scancel", f"--signal={name}", whom, job.raw, timeout_s=SIGNAL_WITHIN_S)
 
     def _take_back(self, job: Job, note: Note, at: float) -> None:
         """Released, and told to leave before it had begun."""
@@ -352,7 +365,7 @@ class SlurmEngine:
             return
         name = asked(job, self.settings, 0).notice or self.settings.notice_signal
         if name:
-            self._unless_over("scancel", f"--signal={name}", "--batch", job.id)
+            self._signal(job, name, "--batch")
 
     def _withdraw(self, order: Withdraw) -> None:
         job = self._jobs().get(order.job)

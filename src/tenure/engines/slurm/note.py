@@ -4,7 +4,7 @@ It lives as long as the job does, through every death of ours and of slurmctld: 
 start of Slurm's is, where it was put, that it was told to leave and until when, how it ended before it was
 queued again.
 
-    tenure;attempt=2;restarts=1;nodes=n[001-002]*8;since=1796078500.0;order=7.start.3;stop=9.stop.1;told=1796078700.0;by=1796078820.0;requeue=1
+    tenure;attempt=2;restarts=1;nodes=n[001-002]*8;since=1796078500.0;order=7.start.3;stop=9.stop.1;told=1796078700.0;by=1796078820.0;signalled=1;requeue=1
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ class Note(NamedTuple):
     stop: str = ""  #: the Stop; "" = never told
     told: float = 0.0  #: epoch second of that Stop
     by: float = 0.0  #: epoch second by which it has to be gone
+    signalled: bool = (
+        False  #: the signal went out; written after it, so it may go out twice, never not at all
+    )
     requeue: bool = False
     ended: float | None = None  #: written before Slurm's own record of the end is lost to a requeue
     status: int | None = None  #: wait status, with `ended`
@@ -47,7 +50,7 @@ def written(note: Note) -> str:
         parts |= {"started": f"{note.started:.3f}"}
     if note.stop:
         parts |= {"stop": quote(note.stop, ""), "told": f"{note.told:.3f}", "by": f"{note.by:.3f}"}
-        parts |= {"requeue": int(note.requeue)}
+        parts |= {"signalled": int(note.signalled), "requeue": int(note.requeue)}
     if note.ended is not None:
         parts |= {"ended": f"{note.ended:.3f}"}
     if note.status is not None:
@@ -75,6 +78,7 @@ def read(text: str) -> Note | None:
             stop=unquote(parts.get("stop", "")),
             told=float(parts.get("told", 0)),
             by=float(parts.get("by", 0)),
+            signalled=parts.get("signalled") == "1",
             requeue=parts.get("requeue") == "1",
             ended=float(parts["ended"]) if "ended" in parts else None,
             status=int(parts["status"]) if "status" in parts else None,

@@ -88,8 +88,24 @@ def sight_of(
             waits = _lives(job, sight, dead | silent, said)
         if waits:
             sight.arrivals.append(_arrival(job, asked(job, settings, node_gpus)))
+    _name_tasks(jobs, sight)
     _throttle(jobs, sight, throttles or {})
     return sight
+
+
+def _name_tasks(jobs: Sequence[Job], sight: Sight) -> None:
+    """Whoever waits for a whole array waits for each of its tasks."""
+    for place, arrival in enumerate(sight.arrivals):
+        after = arrival.spec.get("after")
+        if isinstance(after, list) and any("_*" in one for one in after):
+            named = [
+                one.replace("*", job.id.partition("_")[2])
+                for one in after
+                for job in jobs
+                if "_*" not in one or job.id.startswith(one.partition("*")[0])
+            ]
+            spec = {**arrival.spec, "after": list(dict.fromkeys(named))}
+            sight.arrivals[place] = arrival._replace(spec=spec)
 
 
 def _throttle(jobs: Sequence[Job], sight: Sight, throttles: Mapping[str, int]) -> None:
@@ -112,17 +128,14 @@ def _throttle(jobs: Sequence[Job], sight: Sight, throttles: Mapping[str, int]) -
 
 
 def _arrival(job: Job, found: Asked) -> SeenArrival:
-    unmet = [part for part in job.dependency.split(",") if part and "(failed)" not in part]
-    never = job.dependency if "(failed)" in job.dependency and "?" not in job.dependency else ""
-    refused = found.refused or (f"what it waits for has failed: {never}" if never else "")
     return SeenArrival(
         job=job.id,
         submitted=job.submitted,
         user=found.user or job.user,
         spec=found.spec,
         enrolled=found.order,
-        refused=refused,
-        held=job.reason == "JobHeldAdmin" or bool(unmet),
+        refused=found.refused,
+        held=job.reason == "JobHeldAdmin",
     )
 
 
@@ -228,9 +241,10 @@ def _lives(job: Job, sight: Sight, dead: set[str], said: Said) -> bool:
 
 def _over(job: Job, sight: Sight, said: Said, at: float) -> bool:
     note, attempt = job.note, attempt_of(job)
-    if note is not None and note.restarts < job.restarts and not job.nodes:
-        sight.attempts.append(_requeued(job, note, set(), said))  # and was then cancelled while it waited
-        return False
+    if note is not None and (note.restarts < job.restarts or note.ended is not None):
+        sight.attempts.append(_requeued(job, note, set(), said))
+        if job.state == "CANCELLED" or job.started is None:
+            return False  # while it waited again
     if note is None and (job.started is None or not job.nodes):
         return False  # left while it waited
     told = note is not None and bool(note.stop) and attempt == note.attempt
