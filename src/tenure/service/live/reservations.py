@@ -29,6 +29,7 @@ BY = "reservation"  #: who acts where a window begins or ends
 MOST = 1000  #: reservations kept at one time
 FURTHEST_S = 366 * 86400
 ASK_AGAIN_S = 15.0
+SOON_S = 3.0  #: a window that begins sooner is not announced any more: it begins
 _writing = threading.Lock()
 
 
@@ -41,6 +42,7 @@ class Window(NamedTuple):
     ends: float
     by: str
     reason: str
+    begun: bool = False  #: its nodes were put out of service; whatever is said of them since then holds
 
 
 def reserve(desk: Desk, who: Who, body: Mapping[str, Any]) -> Reservation:
@@ -109,6 +111,8 @@ class Keeper:
     def announce(self, window: Window) -> None:
         """Tell the scheduler of a new window at once. Raises LedgerError."""
         now = self._desk.now()
+        if window.begins <= now + SOON_S:
+            return  # `look` puts the nodes out of service when it sees that it has begun
         others = [one for one in _read(self._desk)[1] if one.begins > now and one.ends > now]
         reason = f"reservation {window.id}: {window.reason}"
         commands = []
@@ -122,17 +126,38 @@ class Keeper:
         desk, now = self._desk, self._desk.now()
         view = desk.daemon.view()
         with _writing:
-            number, kept = _read(desk)
+            _, kept = _read(desk)
         if view is None or not kept or not desk.daemon.health().leader:
             return
-        commands = [one for one in self._due(view, kept, now) if self._fresh(one, now)]
+        begun = {one.id for one in kept if not one.begun and self._begins(view, one, now)}
+        commands = [one for window in kept if window.id in begun for one in self._drains(view, window, now)]
+        commands += [one for one in self._due(view, kept, now) if self._fresh(one, now)]
         if commands:
             self._ask(commands)
         over = {one.id for one in kept if one.ends <= now and not self._holds(view, one, kept, now)}
-        if over:
+        if over or begun:
             with _writing:
                 number, kept = _read(desk)
-                _write(desk, number, [one for one in kept if one.id not in over])
+                left = [
+                    one._replace(begun=one.begun or one.id in begun) for one in kept if one.id not in over
+                ]
+                _write(desk, number, left)
+
+    def _begins(self, view: View, window: Window, now: float) -> bool:
+        """Whether its instant has come, and the turn of that instant too."""
+        t = self._t(now)
+        rows = {node.name: row for row, node in enumerate(view.lab.nodes)}
+        closed_s = view.board.posts["closed_s"]
+        pending = any(closed_s[rows[name]] <= t for name in window.nodes if name in rows)
+        return window.begins <= now < window.ends and not pending
+
+    def _drains(self, view: View, window: Window, now: float) -> list[Asked]:
+        """For nodes that are still in service: the announcement came too late for a turn, or was lost."""
+        states = dict(zip((node.name for node in view.lab.nodes), view.board.posts["state"].tolist()))
+        body = {"state": "draining", "reason": f"reservation {window.id}: {window.reason}"}
+        return [
+            Asked(BY, "node", name, body, now) for name in window.nodes if states.get(name) == NodeState.UP
+        ]
 
     def _due(self, view: View, kept: Sequence[Window], now: float) -> list[Asked]:
         by_node: dict[str, list[Window]] = {}
@@ -145,11 +170,11 @@ class Keeper:
             windows = by_node.get(node.name)
             if not windows:
                 continue
-            to_come = [one for one in windows if one.begins > now and one.ends > now]
+            to_come = [one for one in windows if one.begins > now + SOON_S and one.ends > now]
             coming = min(to_come, default=None, key=lambda one: one.begins)
             closes = int(view.board.posts["closed_s"][row])
             wanted = NEVER_S if coming is None else self._t(coming.begins)
-            if closes != wanted and closes > t:
+            if closes not in (wanted, *(self._t(one.begins) for one in windows if one.ends > now)):
                 why = "" if coming is None else f"reservation {coming.id}: {coming.reason}"
                 found.append(self._command(BY, node.name, wanted, why or "its reservation is taken back"))
             if any(one.ends <= now for one in windows) and self._out_by_us(view, row, windows, now):
@@ -170,14 +195,14 @@ class Keeper:
     def _holds(self, view: View, window: Window, kept: Sequence[Window], now: float) -> bool:
         """Whether a window that is over still has something to be undone."""
         rows = {node.name: row for row, node in enumerate(view.lab.nodes)}
-        t = self._t(now)
         for name in window.nodes:
             row = rows.get(name)
             if row is None:
                 continue
             mine = [one for one in kept if name in one.nodes]
+            others = [self._t(one.begins) for one in mine if one.ends > now]
             closes = int(view.board.posts["closed_s"][row])
-            stale = closes == self._t(window.begins) and closes > t
+            stale = closes == self._t(window.begins) and closes not in others
             if stale or self._out_by_us(view, row, mine, now):
                 return True
         return False

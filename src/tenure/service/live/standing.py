@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import socket
 import threading
@@ -95,6 +96,9 @@ def when_ready(desk: Desk, ready: Callable[[], None], over: threading.Event) -> 
             if over.wait(LOOK_EVERY_S):
                 return
         _warm_up(desk)
+        # what is here now stays: the collector need not go through it again, in the middle of a turn
+        gc.collect()
+        gc.freeze()
         if not over.is_set():
             ready()
 
