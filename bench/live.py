@@ -383,7 +383,8 @@ def page_of(columns: dict[str, dict[str, float]]) -> str:
 
 Written by `python bench/live.py --write` on {date.today()}: {cores} cores shared with the clients that ask
 and with other work, Python {python}, SQLite. A server with the engine `fake` over {NODES:,} nodes of
-{NODE_GPUS} GPUs and {TEAMS * PEOPLE} accounts; jobs of 1 to 16 GPUs that run 5 to 25 minutes, a fifth of them unbudgeted.
+{NODE_GPUS} GPUs and {TEAMS * PEOPLE} accounts; jobs of 1 to 16 GPUs that run 5 to 25 minutes, a fifth of
+them unbudgeted.
 {PEOPLE_AT_ONCE} people submit at once over HTTP, each submission a request of its own, answered once it is
 on the disk and the turn that takes it up is recorded.
 

@@ -165,7 +165,6 @@ class Keeper:
             for name in window.nodes:
                 by_node.setdefault(name, []).append(window)
         found = []
-        t = self._t(now)
         for row, node in enumerate(view.lab.nodes):
             windows = by_node.get(node.name)
             if not windows:
@@ -174,7 +173,10 @@ class Keeper:
             coming = min(to_come, default=None, key=lambda one: one.begins)
             closes = int(view.board.posts["closed_s"][row])
             wanted = NEVER_S if coming is None else self._t(coming.begins)
-            if closes not in (wanted, *(self._t(one.begins) for one in windows if one.ends > now)):
+            beginning = [
+                self._t(one.begins) for one in windows if one.begins <= now + SOON_S and one.ends > now
+            ]
+            if closes not in (wanted, *beginning):
                 why = "" if coming is None else f"reservation {coming.id}: {coming.reason}"
                 found.append(self._command(BY, node.name, wanted, why or "its reservation is taken back"))
             if any(one.ends <= now for one in windows) and self._out_by_us(view, row, windows, now):
