@@ -165,7 +165,7 @@ def book_of(state: State, lab: Lab, policy: Policy, start: float) -> Book:
     )
     assert all(one[0] // PLANS < len(lab.clusters) for one in state.promises)
     board = rebuild(core, policy, record, state.t)
-    _set_sums(board, state)
+    _set_sums(board, state, policy)
     for name, column in state.kept.items():
         board.standings[name] = column
     marks = empty(rows, MARK)
@@ -205,24 +205,29 @@ def _holdings(of: Mapping[int, Place]) -> Table:
     return np.array([(job, node, gpus) for job, place in of.items() for node, gpus in place], HOLDING)
 
 
-def _set_sums(board: Board, state: State) -> None:
+def _set_sums(board: Board, state: State, policy: Policy) -> None:
     """S2–S5: what was had before the kept rates, and what they make of it by now. Whole numbers: exact."""
     rows, rates, now_s = board.standings, state.rates, state.t
-    for name in PAST:
-        rows[name] = state.past[name]
-    since_s = rows["past_since_s"]
+    past_since_s = state.past["past_since_s"]
+    begin_s = np.maximum(past_since_s, now_s - policy.lookback_s)
+    fallen = rates["t"] <= now_s - policy.lookback_s
     for rate, total in (
         ("charged", "used_gpu_s"),
         ("due_ugpu", "owed_ugpu_s"),
         ("entitled_ugpu", "titled_ugpu_s"),
     ):
-        rows[rate] = rows[f"past_{rate}"]
-        rows[total] = rows[f"past_{total}"] + rows[f"past_{rate}"] * (now_s - since_s)
-        np.add.at(rows[rate], rates["standing"], rates[rate])
-        np.add.at(rows[total], rates["standing"], rates[rate] * (now_s - rates["t"]))
-    rows["since_s"] = now_s
-    board.log[: len(rates)] = rates
-    board.counts["log_head"], board.counts["log_tail"] = len(rates), 0
+        at_first, had = state.past[f"past_{rate}"], state.past[f"past_{total}"]
+        for name, until_s, chosen in (("", now_s, rates), ("past_", begin_s, rates[fallen])):
+            standing = chosen["standing"]
+            until = np.broadcast_to(until_s, len(rows))
+            rows[f"{name}{rate}"] = at_first
+            rows[f"{name}{total}"] = had + at_first * (until - past_since_s)
+            np.add.at(rows[f"{name}{rate}"], standing, chosen[rate])
+            np.add.at(rows[f"{name}{total}"], standing, chosen[rate] * (until[standing] - chosen["t"]))
+    rows["since_s"], rows["past_since_s"] = now_s, begin_s
+    young = rates[~fallen]
+    board.log[: len(young)] = young
+    board.counts["log_head"], board.counts["log_tail"] = len(young), 0
 
 
 def new_rows(book: Book, patch: Mapping[str, Any]) -> None:
