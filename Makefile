@@ -8,13 +8,14 @@
 #   make bench    the benchmarks: counts asserted, seconds recorded in docs/speed.md
 #   make reached  play the scenarios the default policy is judged by, and write docs/reached.md (a few minutes)
 #   make ordeals  live through 2,000 seeds of crashes, lost answers and dying nodes (half an hour)
+#   make kills    kill the server at 600 instants while real work runs (a few minutes)
 #   make docs     write the generated parts of docs/ anew
 #   make clean    remove what the above made
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help ordeals demo simulate-demo check format lint types floors test test-plain test-checked test-compiled bench reached docs clean
+.PHONY: help ordeals kills demo simulate-demo check format lint types floors test test-plain test-checked test-compiled bench reached docs clean
 
 # The first of these that is new enough; `make PYTHON=/path/to/python3.12 demo` chooses another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -94,6 +95,11 @@ reached: $(READY)
 # Labs that live while everything around them fails; a night's work where it should be more.
 ordeals: $(READY)
 	WORKERS=$(WORKERS) $(BIN)/python tests/ordeal.py 0-$$(($(ORDEALS) - 1))
+
+# A server killed at hundreds of instants, over real processes and over a cluster in a file.
+kills: $(READY)
+	$(BIN)/python tests/kills.py local 300
+	$(BIN)/python tests/kills.py fake 300
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py
