@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 WHOLE = 1_000_000
 CHECKS = "health-check"  #: who acts where a check does
 PROGRAM = "tenure"  #: who acts where a step follows by itself
+ENGINE = "engine"  #: who acts where the engine sees it
 
 #: What a person may ask of a node, from each state; a step that is not here changes nothing or is refused.
 ASKED: Mapping[str, Mapping[str, str]] = {
@@ -114,7 +115,7 @@ def asked_state(state: str, verb: str, *, checked: bool) -> str:
 def needs_person(old: str, new: str, by: str) -> bool:
     """Whether this step is a repair that a person is needed for, counted once each time one is."""
     waits_for_one = new == "repairing" and old != "repairing"
-    revived = old == "down" and new in ("up", "testing") and by not in (CHECKS, PROGRAM, "")
+    revived = old == "down" and new in ("up", "testing") and by not in (CHECKS, PROGRAM, ENGINE, "")
     return waits_for_one or revived
 
 
