@@ -15,6 +15,7 @@ import pytest
 from slurm_site import SlurmSite
 from tenure.engines.clock import ChosenClock, RealClock
 from tenure.engines.protocol import (
+    EngineError,
     EngineUnavailable,
     Enrol,
     Forget,
@@ -29,11 +30,14 @@ from tenure.engines.protocol import (
     Withdraw,
 )
 from tenure.engines.slurm import SlurmEngine, SlurmSettings
+from tenure.engines.slurm.shadow import ShadowSlurm
 
 pytestmark = pytest.mark.slow
 
 SAYS = "tenure: account=language/olmo min=2h"
-KILLWAIT_S = 2  #: of the site
+STATE_SAVED_S = (
+    6.5  #: slurmctld writes its state down every five seconds; who dies before that comes back older
+)
 TRAPS = 'trap "echo told; exit 3" TERM; echo ready; sleep 600 & wait'
 IGNORES = 'trap "echo told" TERM; echo ready; while true; do sleep 600 & wait; done'
 
@@ -776,6 +780,7 @@ def test_a_dead_slurmctld_is_silence_and_nothing_is_lost(lab: Lab) -> None:
     lab.start(runs, {"n001": 8})
     engine = lab.another(timeout_s=1.0)
     before_that = lab.order(waits, {"n002": 8})
+    time.sleep(STATE_SAVED_S)
     lab.site.kill_slurmctld()
     try:
         for act in (engine.see, lambda: engine.carry_out(before_that)):
@@ -789,6 +794,27 @@ def test_a_dead_slurmctld_is_silence_and_nothing_is_lost(lab: Lab) -> None:
     assert lab.attempt(runs, 1, seen).ended is None  # type: ignore[union-attr]
     lab.engine.carry_out(before_that)
     assert dict(lab.until(waits, 1, lambda one: one.started is not None).nodes) == {"n002": 8}
+
+
+def test_a_start_that_slurmctld_forgot_is_no_fault_of_the_jobs(lab: Lab) -> None:
+    job = lab.submit("--gpus=8")
+    time.sleep(STATE_SAVED_S)
+    lab.start(job, {"n003": 8})
+    lab.site.kill_slurmctld()  # before it has written down that it started the job
+    lab.site.start_slurmctld()
+    seen = lab.see()
+    attempt = lab.attempt(job, 1, seen)
+    if lab.site.job(job).get("JobState") == "RUNNING":
+        assert attempt is not None
+        assert attempt.ended is None
+        return  # it had been written down after all
+    assert attempt is not None
+    assert (attempt.ended is not None, attempt.node_failed) == (True, True)
+    assert lab.arrival(job, seen) is not None
+    lab.site.wait(
+        lambda: not lab.site.run("squeue", "-h", "-t", "R,CG", "-o", "%i").strip(), 20, "nothing runs"
+    )
+    assert dict(lab.start(job, {"n004": 8}, attempt=2).nodes) == {"n004": 8}
 
 
 def test_a_hung_slurmctld_is_silence_within_the_bound(lab: Lab) -> None:
@@ -848,3 +874,55 @@ def test_a_change_wakes_who_waits_for_one(lab: Lab) -> None:
     assert not woken, "nothing changed"
     lab.submit("--gpus=1")
     lab.site.wait(lambda: bool(woken), 3, "woken by the submission")
+
+
+# --- shadow and doctor --------------------------------------------------------------------------------
+
+
+def test_shadow_mode_reads_whole_queues_and_touches_nothing(lab: Lab) -> None:
+    theirs = lab.site.sbatch("--partition=others", "--gpus=16", "--nodes=2", "--comment", SAYS)
+    lab.site.wait(lambda: lab.site.state(theirs) == "RUNNING", 10, "their job runs")
+    free = lab.site.sbatch("--partition=others", "--gpus=8", "--begin=now+1hour", "--comment", SAYS)
+    waits = lab.submit("--gpus=8")
+    shadow = ShadowSlurm(lab.settings.model_copy(update={"watched": []}))
+    lab.made.append(shadow)
+    before = {job: lab.site.job(job) for job in (theirs, free, waits)}
+    seen = shadow.see()
+    running = lab.attempt(theirs, 1, seen)
+    assert running is not None
+    assert list(running.nodes.values()) == [8, 8]
+    assert {arrival.job for arrival in seen.arrivals} >= {free, waits}
+    for order in (lab.order(waits, {"n001": 8}), Withdraw("w", waits), SetNode("n", "n001", True, "")):
+        with pytest.raises(EngineError, match="only reads"):
+            shadow.carry_out(order)
+    after = {job: lab.site.job(job) for job in (theirs, free, waits)}
+    moving = ("RunTime", "LastSchedEval", "Scheduler")
+    for job, fields in after.items():
+        assert {k: v for k, v in fields.items() if k not in moving} == {
+            k: v for k, v in before[job].items() if k not in moving
+        }
+
+
+def test_the_doctor_finds_a_site_sound_but_for_what_is_odd_about_it(lab: Lab) -> None:
+    found = {subject: (ok, text, remedy) for subject, ok, text, remedy in lab.engine.doctor()}
+    for subject in (
+        "version", "partition", "nodes", "held jobs", "MinJobAge", "accounting", "JobRequeue", "KillWait",
+        "preemption", "SelectType", "memory", "rights", "clock",
+    ):  # fmt: skip
+        assert found[subject][0] is True, (subject, found[subject])
+    assert found["shared nodes"][0] is False
+    assert "others (64 nodes)" in found["shared nodes"][1]
+    assert found["ReturnToService"][0] is None
+
+
+def test_the_doctor_names_the_line_to_change(lab: Lab) -> None:
+    with lab.site.configured(MinJobAge="2", KillWait="60", JobRequeue="0"):
+        found = {subject: (ok, remedy) for subject, ok, _, remedy in lab.engine.doctor()}
+        assert found["MinJobAge"][0] is False
+        assert found["KillWait"] == (False, "KillWait=15: a shorter grace lasts as long as KillWait does")
+        assert found["JobRequeue"] == (False, "JobRequeue=1")
+    absent = {one[0]: one for one in lab.another(partition="nowhere").doctor()}
+    assert absent["partition"][1] is False
+    assert "no partition nowhere" in absent["partition"][2]
+    silent = lab.another(conf="/nonexistent/slurm.conf", timeout_s=0.5).doctor()
+    assert [ok for _, ok, _, _ in silent] == [False]

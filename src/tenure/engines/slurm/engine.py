@@ -31,10 +31,21 @@ from tenure.engines.protocol import (
     Withdraw,
 )
 from tenure.engines.slurm.asked import asked
+from tenure.engines.slurm.doctor import Finding, findings
 from tenure.engines.slurm.enrolment import submitted
 from tenure.engines.slurm.note import Note, written
 from tenure.engines.slurm.programs import Failed, Programs, batches
-from tenure.engines.slurm.rows import LIVES, OVER, WAITS, Job, Node, jobs_of, nodes_of, throttles_of
+from tenure.engines.slurm.rows import (
+    LIVES,
+    OVER,
+    WAITS,
+    Job,
+    Node,
+    in_partition,
+    jobs_of,
+    nodes_of,
+    throttles_of,
+)
 from tenure.engines.slurm.settings import SlurmSettings
 from tenure.engines.slurm.shared_folder import SharedFolder
 from tenure.engines.slurm.sight import Sight, attempt_of, placed, seen_node, sight_of
@@ -123,10 +134,17 @@ class SlurmEngine:
     def _remember(self, sight: Sight, at: float) -> None:
         """What lived and is no longer spoken of has left; its trace, where there is one, says how."""
         now = {(one.job, one.attempt): one for one in sight.attempts}
+        waiting = {arrival.job for arrival in sight.arrivals}
         for key, last in list(self._open.items()):
-            if key not in now:
+            if key in now:
+                continue
+            if last.job in waiting:
+                # slurmctld writes its state down every five seconds, and came back with an older one
+                lost = "slurmctld came back without having started it"
+                self._vanished[key] = last._replace(ended=at, node_failed=True, detail=lost)
+            else:
                 self._vanished[key] = self._traces.end_of(last, at)
-                del self._open[key]
+            del self._open[key]
         self._forgotten &= now.keys()
         for key, one in now.items():
             self._vanished.pop(key, None)
@@ -415,14 +433,20 @@ class SlurmEngine:
         while not self._closing.wait(self.settings.watch_s):
             try:
                 now = (
-                    self.programs.ask("squeue", "-h", "-r", "-t", "all", "-p", partition, "-o", "%i %t %Q"),
-                    self.programs.ask("sinfo", "-h", "-p", partition, "-o", "%T %N"),
+                    self.programs.ask(
+                        "squeue", "-h", "-r", "-t", "all", *in_partition(partition), "-o", "%i %t %Q"
+                    ),
+                    self.programs.ask("sinfo", "-h", *in_partition(partition), "-o", "%T %N"),
                 )
             except (EngineUnavailable, Failed):
                 now = ("silent",)  # type: ignore[assignment]
             if now != last:
                 last = now
                 wake()
+
+    def doctor(self) -> list[Finding]:
+        """What a site must still configure: (subject, ok or None, text, remedy)."""
+        return findings(self.settings, self.programs, self._skew)
 
     def close(self) -> None:
         """Let go; jobs go on."""

@@ -152,10 +152,15 @@ JOB_FORMAT = ",".join(f"{name}:{SEPARATOR}" for name, _ in JOB_FIELDS)
 NODE_FORMAT = ",".join(f"{name}:{SEPARATOR}" for name in ("NodeList", "StateComplete", "Gres", "Reason"))
 
 
+def in_partition(partition: str) -> list[str]:
+    """The option that leaves the others out; none where all are meant."""
+    return ["-p", partition] if partition else []
+
+
 def jobs_of(programs: Programs, partition: str) -> tuple[list[Job], int]:
     """All jobs of the partition that slurmctld still knows, each task of an array by itself; and how many
     lines were odd. Raises EngineUnavailable."""
-    text = programs.told("squeue", "-h", "-a", "-r", "-t", "all", "-p", partition, "-O", JOB_FORMAT)
+    text = programs.told("squeue", "-h", "-a", "-r", "-t", "all", *in_partition(partition), "-O", JOB_FORMAT)
     return read_jobs(text)
 
 
@@ -177,14 +182,14 @@ def read_jobs(text: str) -> tuple[list[Job], int]:
 
 def throttles_of(programs: Programs, partition: str) -> dict[str, int]:
     """How many tasks of an array may run at once, by the array's id: `--array=0-9%2`. EngineUnavailable."""
-    text = programs.told("squeue", "-h", "-a", "-t", "PENDING", "-p", partition, "-o", "%i")
+    text = programs.told("squeue", "-h", "-a", "-t", "PENDING", *in_partition(partition), "-o", "%i")
     found = (re.fullmatch(r"(\d+)_\[.*%(\d+)\]", line.strip()) for line in text.splitlines())
     return {one[1]: int(one[2]) for one in found if one is not None and int(one[2]) > 0}
 
 
 def nodes_of(programs: Programs, partition: str) -> tuple[list[Node], int]:
     """All nodes of the partition, and how many lines were odd. Raises EngineUnavailable."""
-    return read_nodes(programs.told("sinfo", "-h", "-N", "-p", partition, "-O", NODE_FORMAT))
+    return read_nodes(programs.told("sinfo", "-h", "-N", *in_partition(partition), "-O", NODE_FORMAT))
 
 
 def read_nodes(text: str) -> tuple[list[Node], int]:

@@ -42,4 +42,5 @@ class SlurmSettings(Checked):
     watch_s: Annotated[float, _seconds(0, 600)] = (
         1.0  #: how often to look whether anything changed; 0 = never
     )
+    watched: list[Name] | None = None  #: partitions that shadow mode reads; [] = all, None = `partition`
     keep_foreign_out: Flag = True  #: hold what came to our partition unheld, and is not ours to have started
