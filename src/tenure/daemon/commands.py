@@ -14,6 +14,7 @@ from tenure.core.words import NEVER_S, NONE, NodeState, Phase
 from tenure.daemon.asked import Dependency
 from tenure.daemon.book import Book, JobCard, NodeWord, make_room
 from tenure.daemon.gather import Gathered
+from tenure.daemon.health import needs_person
 from tenure.engines.protocol import Enrol
 from tenure.ledger.records import Answer, Command
 from tenure.settings.errors import BadInput, nearest
@@ -47,7 +48,16 @@ class Refused(Exception):
 class Desk:
     """Takes the commands of one turn, in order. `book` is the turn's own copy."""
 
-    def __init__(self, book: Book, news: Gathered, t: int, end_of: EndOf, haunted: frozenset[str]) -> None:
+    def __init__(
+        self,
+        book: Book,
+        news: Gathered,
+        t: int,
+        end_of: EndOf,
+        haunted: frozenset[str] = frozenset(),
+        *,
+        keeps_queue: bool = False,
+    ) -> None:
         self.book = book
         self.news = news
         self.t = t
@@ -58,21 +68,29 @@ class Desk:
         self.shares: list[dict[str, Any]] = []
         self.asked_nodes: dict[int, NodeState] = {}  #: by row: where people put nodes in this turn
         self.node_t: dict[int, int] = {}
+        self.repairs: set[int] = set()  #: rows of nodes that need a person from now on, or needed one
         self.closings: dict[int, str] = {}  #: by row of the node: why it is to close
         self.told_nodes: dict[str, tuple[bool, str]] = {}  #: (out of service, why) by people's word
         self.withdrawn: list[tuple[str, str]] = []  #: (job at the engine, why it can never run)
+        self.keeps_queue = keeps_queue  #: jobs live in the engine from their submission on
+        self.left: frozenset[str] = frozenset()  #: jobs that are gone from its queue already
         self._end_of = end_of
         self._haunted = haunted
         self._shares_now = book.board.shares.copy()
         self._alive: dict[str, int] = {}  #: elements under way, by array
 
-    def take(self, commands: Sequence[Command], *, keeps_queue: bool = False) -> None:
-        """All of them; each gets an answer, but for submissions that the engine must see first."""
+    def take(self, commands: Sequence[Command], poison: frozenset[int] = frozenset()) -> None:
+        """All of them; each gets an answer, but for submissions that the engine must see first.
+
+        `poison`: numbers of commands on which turns broke: they are answered and not obeyed.
+        """
         for command in commands:
             asked = command.asked
             try:
+                if command.number in poison:
+                    raise Refused("the scheduler failed at this; its log says how", 500)
                 if asked.verb == "submit":
-                    body = self._submit(command, keeps_queue)
+                    body = self._submit(command)
                     if body is None:
                         continue
                 elif asked.verb in VERBS:
@@ -87,13 +105,20 @@ class Desk:
 
     # --- jobs -------------------------------------------------------------------------------------------
 
-    def _submit(self, command: Command, keeps_queue: bool) -> dict[str, Any] | None:
+    def not_enrolled(self, order: str, why: str) -> None:
+        """The engine will never take a submission."""
+        pending = self.book.enrolled.pop(order, None)
+        if pending is not None:
+            number = int(pending["number"])
+            self.answers[number] = Answer(number, False, {"error": why, "status": 422})
+
+    def _submit(self, command: Command) -> dict[str, Any] | None:
         spec = dict(command.asked.body.get("spec") or {})
         job = submission(spec)
         columns = self.book.door.columns(job)
         for one in job.after:
             self._look_up(Dependency.of(one))
-        if keeps_queue:
+        if self.keeps_queue:
             order = f"enrol-{command.number}"
             self.enrols.append(Enrol(order, command.asked.by, spec, job.command, job.env, job.workdir or ""))
             self.book.enrolled[order] = {"number": command.number, "by": command.asked.by, "spec": spec}
@@ -311,6 +336,9 @@ class Desk:
     def set_node(self, row: int, state: NodeState, by: str, reason: Any, t: int | None = None) -> None:
         """A node's state is another from now on."""
         note = self.news.note(reason=reason, by=by)
+        old = NodeState(int(self.book.board.posts["state"][row]))
+        if needs_person(old.name.lower(), state.name.lower(), by):
+            self.repairs.add(row)
         self.node_t[row] = self.t if t is None else t
         self.news.add(self.node_t[row], News.NODE, row, value=int(state), note=note)
         self.asked_nodes[row] = state

@@ -50,6 +50,7 @@ class OpenOrders:
         self._rows: OrderedDict[str, OrderRow] = OrderedDict((row.id, row) for row in rows)
         self.refused: dict[Key, tuple[str, bool]] = {}  #: starts that will never be: (why, the node is bad)
         self._refused_ids: dict[Key, str] = {}
+        self.unenrolled: dict[str, str] = {}  #: why, by order: submissions that the engine will never take
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -78,6 +79,8 @@ class OpenOrders:
         carried = Carried([], [], "")
         for row in list(self._rows.values()):
             key = _key(row)
+            if row.id in self.unenrolled:
+                continue
             if row.kind == "start":
                 if key in self.refused or key[0] in ghosts:
                     continue
@@ -89,7 +92,9 @@ class OpenOrders:
             except EngineUnavailable as error:
                 return carried._replace(silent=str(error) or "no answer")
             except OrderRefused as error:
-                if row.kind == "start":  # stays open until its end is recorded: then a crash forgets nothing
+                if row.kind == "enrol":
+                    self.unenrolled[row.id] = str(error)
+                elif row.kind == "start":  # stays open until its end is recorded: a crash forgets nothing
                     self.refused[key] = (str(error), bool(getattr(error, "node_is_bad", False)))
                     self._refused_ids[key] = row.id
                 else:
@@ -98,6 +103,15 @@ class OpenOrders:
             else:
                 self._settle(carried, row, "done", "")
         return carried
+
+    def answered(self, orders: Iterable[str]) -> list[Settled]:
+        """The answers to these refused submissions are recorded."""
+        settled = []
+        for order in orders:
+            if order in self.unenrolled:
+                self._rows.pop(order, None)
+                settled.append((order, "refused", self.unenrolled.pop(order)))
+        return settled
 
     def ended(self, keys: Iterable[Key]) -> list[Settled]:
         """The ends of these attempts are recorded: refused starts among them are settled."""

@@ -80,6 +80,8 @@ class _Writer:
             self._stopped(one)
         elif one.event == Happened.CANCELLED:
             self.ends[row] = "cancelled"
+            if self.desk.keeps_queue and book.cards[row].job not in self.desk.left:
+                self.orders.append(Withdraw(self.id(), book.cards[row].job))
         elif one.event == Happened.NODE:
             self._node(one)
 
@@ -165,7 +167,8 @@ class _Writer:
         if not note:  # by itself: it has become empty, or closes as announced
             note = {"by": word.by, "reason": word.reason}
         by, reason = str(note.get("by", "")), str(note.get("reason", ""))
-        self.node_log.append(NodeEntry(name, state.name.lower(), by, reason, book.start + one.t))
+        person = one.by in self.desk.repairs
+        self.node_log.append(NodeEntry(name, state.name.lower(), by, reason, book.start + one.t, person))
 
     def settle(self, found: Found | None) -> None:
         """Orders that follow from all of it."""

@@ -222,6 +222,7 @@ def _nodes(
             if known.state == NodeState.DOWN:
                 continue
             missing[name] = since
+            remarks.append(f"{name} is not seen by the engine")
             if seen.at - since >= records.grace_s:
                 found.append(NodeNews(name, NodeState.DOWN, MISSING))
             continue

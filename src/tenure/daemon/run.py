@@ -31,7 +31,7 @@ from tenure.daemon.patch import digest_of, dropping, ended_rows, keyframe, keyfr
 from tenure.daemon.recover import state_before
 from tenure.daemon.state import State, book_of, state_of
 from tenure.daemon.tell import Teller, story_head
-from tenure.daemon.turn import Inputs, Look, code_digest, look, next_turn, take_turn
+from tenure.daemon.turn import Inputs, Look, code_digest, look, next_turn, take_turn, warm_up
 from tenure.daemon.view import Counters, EngineState, Health, View, view_of
 from tenure.engines.clock import Clock
 from tenure.engines.protocol import Engine, EngineUnavailable, Seen
@@ -42,11 +42,14 @@ from tenure.ledger.records import (
     Command,
     Lease,
     LedgerError,
+    LedgerTooNew,
     LedgerUnavailable,
     NotTheLeader,
     TurnRow,
     TurnTaken,
+    WrongLab,
 )
+from tenure.settings.errors import BadInput
 from tenure.settings.lab import Lab
 
 LAB_META = "lab"  #: what the lab's file said when the record was last written to
@@ -100,6 +103,9 @@ class Daemon:
         self._ghosts: frozenset[str] | None = None  #: jobs of which an attempt may run on; None: not seen yet
         self._ends: dict[str, str | None] = {}
         self._again = False
+        self._most_commands = MOST_COMMANDS
+        self._poison: set[int] = set()  #: commands on which turns broke
+        self._fatal = ""  #: why this server will never decide
         self._since_keyframe = 0
         self._engine = EngineState(engine.name, engine.keeps_queue)
         self._stale = 0
@@ -138,11 +144,13 @@ class Daemon:
         since = self._engine.silent_since
         silent_s = None if since is None else max(0.0, self.clock.now() - since)
         sentence = {
-            "starting": "reading the record",
+            "starting": "reading the record, and compiling what decides where this machine has not yet",
             "standby": "another server leads; this one stands by",
             "stopped": "stopped",
         }.get(self._state, "deciding")
-        if self._ledger_error is not None:
+        if self._fatal:
+            sentence = self._fatal
+        elif self._ledger_error is not None:
             sentence = f"the record does not answer, so nothing is decided: {self._ledger_error}"
         elif silent_s is not None:
             sentence = f"the engine does not answer, so nothing is decided: {self._engine.error}"
@@ -162,15 +170,18 @@ class Daemon:
             began = time.monotonic()
             try:
                 turned = self.turn_now()
-            except (
-                Exception
-            ):  # a server that stops deciding for ever is worse than one that says so and goes on
+            except (BadInput, WrongLab, LedgerTooNew) as error:
+                self._log.error("cannot_lead", why=str(error))
+                self._fatal = str(error)
+                break
+            except Exception:  # one that stops deciding for ever is worse than one that says so and goes on
                 self._log.exception("turn_failed")
                 self._forget()
                 turned = False
                 self._over.wait(RETRY_S)
             self._sleep(turned, began)
         self._yield()
+        self._state = "stopped"
 
     def _sleep(self, turned: bool, began: float) -> None:
         if turned:
@@ -225,6 +236,7 @@ class Daemon:
         state = state_before(self.ledger, self.ledger.last_turn() + 1)
         self._orders = OpenOrders(self.ledger.open_orders())
         self._ends.clear()
+        warm_up(self.lab, self._policy)
         if state is None:
             book = new_book(self.lab, self._policy, identity.start)
             self._teller = self._teller_of(book)
@@ -277,9 +289,10 @@ class Daemon:
         assert self._book is not None
         book, began = self._book, time.perf_counter()
         seen = self._see()
-        commands = self.ledger.unanswered(MOST_COMMANDS)
+        commands = self.ledger.unanswered(self._most_commands + len(book.enrolled))
         self._ledger_error = None
         commands = [one for one in commands if f"enrol-{one.number}" not in book.enrolled]
+        commands = commands[: self._most_commands]
         inputs = Inputs(
             now=self._asked_at if seen is not None else self.clock.now(),
             seen=seen,
@@ -289,6 +302,8 @@ class Daemon:
             ordered=self._orders.open(),
             unset=self._orders.nodes(),
             missing=self._missing,
+            unenrolled=dict(self._orders.unenrolled),
+            poison=frozenset(self._poison),
             end_of=self._end_of,
             keeps_queue=self.engine.keeps_queue,
         )
@@ -297,7 +312,19 @@ class Daemon:
         due = seen is not None and (next_turn(book) <= looked.t or self._again)
         if not (commands or looked.has_news or due):
             return False
-        self._turn(book, inputs, looked, commands)
+        try:
+            self._turn(book, inputs, looked, commands)
+        except LedgerError:
+            raise
+        except Exception:  # whatever it is: fewer commands, down to the one on which turns break
+            if not commands:
+                raise
+            self._log.exception("turn_broke", commands=[one.number for one in commands[:10]])
+            self._most_commands = max(1, len(commands) // 2)
+            if len(commands) == 1:
+                self._poison.add(commands[0].number)
+            self._wake.set()
+            return False
         self.counters.turn_s.add(time.perf_counter() - began)
         self._carry_out()
         return True
@@ -311,13 +338,14 @@ class Daemon:
         if self._since_keyframe >= self._keyframe_every:
             row = row._replace(keyframe=keyframe(outcome.book))
         self.ledger.record(row, self._lease)
+        self._most_commands = MOST_COMMANDS
         if row.keyframe is not None:
             self._since_keyframe = 0
         self._again = outcome.again
         self._ghosts = (self._ghosts or frozenset()) | outcome.ghosts
         self._orders.add(row.orders)
         over = [(one.job, one.attempt) for one in row.attempts if one.stopped_t is not None]
-        self._unsettled += self._orders.ended(over)
+        self._unsettled += self._orders.ended(over) + self._orders.answered(inputs.unenrolled)
         self._ends.update((one.job, one.end) for one in row.jobs if one.end)
         self.counters.turns += 1
         self.counters.commands += len(row.answers)

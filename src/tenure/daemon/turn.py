@@ -17,9 +17,10 @@ import numpy as np
 from tenure.core.board import as_kernels_want
 from tenure.core.kernel import sources_digest
 from tenure.core.live import News, live_turn_entry, next_instant_entry
+from tenure.core.policy import Policy
 from tenure.core.tables import Table, columns
 from tenure.core.words import NEVER_S, NONE, Cause, End, NodeState, Phase
-from tenure.daemon.book import Book, make_room
+from tenure.daemon.book import Book, make_room, new_book
 from tenure.daemon.commands import AFTER, ARRAY, Desk, EndOf, Refused
 from tenure.daemon.gather import Gathered, plain
 from tenure.daemon.notes import notes_of_turn
@@ -40,6 +41,7 @@ from tenure.daemon.tell import Teller
 from tenure.engines.protocol import Seen, SeenArrival
 from tenure.ledger.records import Answer, Command, TurnRow
 from tenure.settings.errors import BadInput
+from tenure.settings.lab import Lab
 from tenure.settings.live_job import submission
 
 STATE = list(NodeState)  #: by number
@@ -58,6 +60,8 @@ class Inputs:
     ordered: frozenset[tuple[str, str, int]] = frozenset()  #: (kind, job, attempt) of orders still open
     unset: frozenset[str] = frozenset()  #: nodes that an open order speaks of
     missing: Mapping[str, float] = field(default_factory=dict)
+    unenrolled: Mapping[str, str] = field(default_factory=dict)  #: why, by order: submissions refused there
+    poison: frozenset[int] = frozenset()  #: numbers of commands on which turns broke
     end_of: EndOf = lambda job: None
     keeps_queue: bool = False
 
@@ -139,9 +143,12 @@ def take_turn(before: Book, teller: Teller, inputs: Inputs, seen: Look) -> Outco
     book.turn += 1
     book.calls = [(when, row) for when, row in book.calls if when > t]
     news = Gathered()
-    desk = Desk(book, news, t, inputs.end_of, frozenset() if found is None else found.haunted)
+    haunted = frozenset() if found is None else found.haunted
+    desk = Desk(book, news, t, inputs.end_of, haunted, keeps_queue=inputs.keeps_queue)
     desk.settle_dependencies()
-    desk.take(inputs.commands, keeps_queue=inputs.keeps_queue)
+    for order, why in inputs.unenrolled.items():
+        desk.not_enrolled(order, why)
+    desk.take(inputs.commands, inputs.poison)
     ended: dict[Key, Ended] = {}
     if found is not None:
         clock = _Clock(before.t, t, book.start + seen.skew)
@@ -187,6 +194,13 @@ def apply_news(book: Book, table: Table, n_news: int, t: int, *, deciding: bool)
     lab, board = as_kernels_want(book.core), as_kernels_want(book.board)
     live_turn_entry(lab, board, book.policy, columns(table), n_news, int(deciding), t)
     book.t = t
+
+
+def warm_up(lab: Lab, policy: Policy) -> None:
+    """Let what decides be compiled, where it is not, before anybody waits for it."""
+    book = new_book(lab, policy, 0.0)
+    apply_news(book, Gathered().table(), 0, 0, deciding=True)
+    next_turn(book)
 
 
 def waits_for_others(book: Book) -> bool:
@@ -294,7 +308,10 @@ def _hear_nodes(book: Book, desk: Desk, found: Found, clock: _Clock) -> None:
         word = book.words.get(row)
         by = word.by if word is not None and told.state == NodeState.DOWN else ENGINE
         reason = told.reason or {NodeState.UP: "it is back"}.get(told.state, "")
-        desk.set_node(row, told.state, by, reason, _when(told, found, clock))
+        state, was_down = told.state, book.board.posts["state"][row] == NodeState.DOWN
+        if state == NodeState.UP and was_down and book.lab.live.health_check is not None:
+            state = NodeState.TESTING  # S20: it comes back by way of its test
+        desk.set_node(row, state, by, reason, _when(told, found, clock))
 
 
 def _when(told: NodeNews, found: Found, clock: _Clock) -> int:
@@ -331,6 +348,7 @@ def _hear_queue(book: Book, desk: Desk, found: Found) -> None:
     """Where the engine keeps the queue: jobs that came, left, were held or released behind our back."""
     for arrival in found.arrivals:
         _arrive(book, desk, arrival)
+    desk.left = frozenset(found.left)
     for job in found.left:
         row = book.row_of(job)
         note = desk.news.note(by=ENGINE, reason="it left the engine's queue")
@@ -356,7 +374,8 @@ def _arrive(book: Book, desk: Desk, arrival: SeenArrival) -> None:
         job = submission({"command": ["(at the engine)"]} | spec)
         cols = book.door.columns(job)
         make_room(book, 1, 2 + len(desk.news))
-        row = desk.add(arrival.job, job, spec, user, cols)
+        array = arrival.job.rpartition("_")[0]  # elements are numbered so by every engine
+        row = desk.add(arrival.job, job, spec, user, cols, array)
         remarks = book.door.remarks(job)
     except (BadInput, Refused) as error:
         if number is not None:
@@ -379,4 +398,5 @@ __all__ = [
     "next_turn",
     "records_of",
     "take_turn",
+    "warm_up",
 ]
