@@ -1,4 +1,4 @@
-"""The server is killed at instants nobody chose; what runs goes on and ends once, and is charged as it ran."""
+"""The server is killed at instants nobody chose; what runs goes on, ends once, and is charged as it ran."""
 
 from __future__ import annotations
 
