@@ -38,12 +38,13 @@ class Small:
         *,
         faults: Faults | None = None,
         keyframe_every: int = 5,
+        more_nodes: Mapping[str, int] | None = None,
     ) -> None:
         self.folder = folder
         self.clock = ChosenClock(START)
         self.lab = lab_of(lab)
         self.behaviours: dict[str, Behaviour] = {}
-        nodes = {node.name: node.gpus for node in self.lab.nodes}
+        nodes = {node.name: node.gpus for node in self.lab.nodes} | dict(more_nodes or {})
         self.engine = FakeCluster(nodes, self.clock, behave=self._behave, faults=faults)
         self.ledger = open_ledger(folder / "record.sqlite")
         self.keyframe_every = keyframe_every

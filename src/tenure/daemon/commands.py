@@ -193,18 +193,12 @@ class Desk:
     def _look_up(self, one: Dependency) -> list[str]:
         """How the job, or each element of the array, ended; "" where it has not. Raises Refused."""
         rows = self._rows(one.job)
-        if rows:
-            return [self.end_of(row) for row in rows]
+        if any(self.book.phase(row) != Phase.ENDED for row in rows):
+            return [""]
         end = self._end_of(one.job)
         if end is None:
             raise Refused(f"after: there is no job {one.job}", 422)
         return [end]
-
-    def end_of(self, row: int) -> str:
-        """How the job of a row ended; "" where it has not."""
-        if self.book.phase(row) != Phase.ENDED:
-            return ""
-        return self._end_of(self.book.cards[row].job) or "ended"
 
     def _rows(self, subject: str) -> list[int]:
         """The job of that id, or the elements of the array."""
@@ -301,7 +295,10 @@ class Desk:
             if card.held_by == ARRAY:
                 self.let_go(row, ARRAY, "another element of its array is over")
                 continue
-            found = [self.holds(one) for one in card.after]
+            try:
+                found = [self.holds(one) for one in card.after]
+            except Refused as gone:  # the record has forgotten a job that this one waits for
+                found = [(False, str(gone))]
             never = next((why for _, why in found if why), "")
             if never:
                 note = self.news.note(by=AFTER, reason=never)

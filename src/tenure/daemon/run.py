@@ -51,6 +51,7 @@ from tenure.ledger.records import (
 )
 from tenure.settings.errors import BadInput
 from tenure.settings.lab import Lab
+from tenure.settings.live_job import MOST_ELEMENTS
 
 LAB_META = "lab"  #: what the lab's file said when the record was last written to
 POLL_S = 1.0  #: how often an engine is asked that says nothing by itself
@@ -199,7 +200,6 @@ class Daemon:
         try:
             if not self._leads():
                 return False
-            self._carry_out()
             return self._step()
         except NotTheLeader as error:
             self._log.warning("lead_lost", why=str(error))
@@ -311,6 +311,7 @@ class Daemon:
         self._notice(looked)
         due = seen is not None and (next_turn(book) <= looked.t or self._again)
         if not (commands or looked.has_news or due):
+            self._carry_out()
             return False
         try:
             self._turn(book, inputs, looked, commands)
@@ -341,7 +342,7 @@ class Daemon:
         self._most_commands = MOST_COMMANDS
         if row.keyframe is not None:
             self._since_keyframe = 0
-        self._again = outcome.again
+        self._again = outcome.again or inputs.seen is None  # what was only taken in is decided on next
         self._ghosts = (self._ghosts or frozenset()) | outcome.ghosts
         self._orders.add(row.orders)
         over = [(one.job, one.attempt) for one in row.attempts if one.stopped_t is not None]
@@ -435,6 +436,7 @@ class Daemon:
         self._asked_at = now
         if self._engine.silent_since is not None:
             self._log.info("engine_answers")
+            self._again = True
         self._engine = self._engine._replace(seen_at=seen.at, silent_since=None, error="")
         return seen
 
@@ -470,12 +472,14 @@ class Daemon:
         self._ledger_error = str(error) or "no answer"
 
     def _end_of(self, job: str) -> str | None:
-        """How a job ended that is not on the board: "" while it has not, None where there is none."""
+        """How a job, or an array as a whole, ended: "" while it has not, None where there is none."""
         if job not in self._ends:
             row = self.ledger.job(job)
-            if row is None or not row.end:
-                return None if row is None else row.end
-            self._ends[job] = row.end
+            rows = [row] if row is not None else self.ledger.jobs(array=job, limit=MOST_ELEMENTS)
+            ends = [one.end for one in rows]
+            if not ends or "" in ends:
+                return "" if ends else None
+            self._ends[job] = next((end for end in ends if end != "finished"), "finished")
         return self._ends[job]
 
     def _forget(self) -> None:
