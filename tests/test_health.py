@@ -194,6 +194,22 @@ def test_a_sick_node_leaves_is_tested_and_waits_for_a_person_until_it_is_well(si
         watch.close()
 
 
+def test_a_node_that_failed_its_test_once_is_tested_anew_the_next_time(sick: Path) -> None:
+    fleet = Fleet(NodeNow("n0", "testing", by="pia"))
+    check = HealthCheckFile.model_validate({"command": [str(sick.parent / "check")], "every": "1s"})
+    watch = HealthWatch(check, fleet.seen, fleet.ask, RealClock())
+    try:
+        (sick / "n0").touch()
+        look_until(watch, lambda: fleet.nodes["n0"].state == "repairing")
+        (sick / "n0").unlink()
+        watch.look()
+        fleet.ask(Step("n0", "testing", "pia", "changed the fan"))
+        look_until(watch, lambda: fleet.nodes["n0"].state != "testing")
+        assert fleet.nodes["n0"].state == "up"
+    finally:
+        watch.close()
+
+
 def test_a_sick_node_that_recovers_comes_back_without_a_person(sick: Path) -> None:
     fleet = Fleet(NodeNow("n0", "up"))
     check = HealthCheckFile.model_validate({"command": [str(sick.parent / "check")], "every": "1s"})

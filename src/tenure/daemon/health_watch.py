@@ -89,8 +89,9 @@ class HealthWatch:
         """One round: hear what checks said, ask for what follows, start the checks that are due."""
         now, nodes = self._clock.now(), list(self._nodes())
         states = {node.name: node.state for node in nodes}
-        for gone in self._tallies.keys() - states.keys():
-            del self._tallies[gone]
+        for name, tally in list(self._tallies.items()):
+            if states.get(name) != tally.state:  # what was said of a node in another state is not of this one
+                del self._tallies[name]
         self._hear(states)
         found = findings(
             nodes,

@@ -70,14 +70,16 @@ class Aides:
         """In a thread of its own, once a second until the end. What goes wrong is tried again, and logged."""
 
         def on() -> None:
-            while not self._stop.wait(PACE_S):
+            pause_s = 0.0
+            while not self._stop.wait(pause_s):
+                pause_s = PACE_S
                 try:
                     step()
                 except LedgerError:  # the loop of turns says so already
                     continue
                 except Exception:
                     structlog.get_logger("tenure.aides").exception("unforeseen", aide=name)
-                    self._stop.wait(30 * PACE_S)
+                    pause_s = 30 * PACE_S
 
         thread = threading.Thread(target=on, name=name, daemon=True)
         thread.start()
