@@ -77,7 +77,7 @@ class Served:
     def run(self, *words: str, token: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
         """A command of the CLI against this server."""
         environment = {**os.environ, "TENURE_URL": self.url, "TENURE_TOKEN": token or self.admin_token}
-        environment |= {"NO_COLOR": "1", "COLUMNS": "100", **env}
+        environment |= {"NO_COLOR": "1", "COLUMNS": "100", "TENURE_PLAIN": "1", **env}
         return subprocess.run([TENURE, *words], env=environment, capture_output=True, text=True, timeout=120)
 
     def end(self, how: int = signal.SIGTERM) -> int:
@@ -95,15 +95,13 @@ class Served:
         return status
 
 
-def start_server(
-    folder: Path, lab: Mapping[str, object] = LAB, *options: str, env: Mapping[str, str] | None = None
-) -> Served:
-    """Start `tenure serve` in a folder and wait until it is up."""
+def start_server(folder: Path, lab: Mapping[str, object] = LAB, *options: str, wait: bool = True) -> Served:
+    """Start `tenure serve` in a folder; `wait`: until it is up."""
     file = folder / "lab.yaml"
     file.write_text(yaml.safe_dump(dict(lab)))
     data = folder / "data"
     words = [TENURE, "serve", str(file), "--engine", "fake", "--data", str(data), "--port", "0", *options]
-    environment = {**os.environ, "TENURE_PLAIN": "1", **(env or {})}
+    environment = {**os.environ, "TENURE_PLAIN": "1"}
     process = subprocess.Popen(
         words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )

@@ -25,7 +25,7 @@ from tenure.web.bodies import LARGEST, BodyLimit
 from tenure.web.metrics import CONTENT_TYPE, Metrics
 from tenure.web.watching import Watch, Watching
 
-THREADS = 128  #: questions answered at once
+THREADS = 256  #: questions answered at once
 ROUTERS: Sequence[APIRouter] = (jobs.router, lab.router, tokens.router)
 STATUS: dict[type[Exception], int] = {
     NoToken: 401,

@@ -41,6 +41,7 @@ class Desk:
     shadow: bool = False
     data: Path | None = None  #: the folder of the server
     foresight: Foresight = field(default_factory=Foresight)
+    ready: bool = True  #: False while what questions need is being compiled
 
     @cached_property
     def following(self) -> Following:

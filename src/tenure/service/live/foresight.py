@@ -1,13 +1,14 @@
 """What a job that is not submitted would meet: the next turn, decided on a copy of the board with it in.
 
 The copy has one row more; the board that the scheduler works on is never touched. Questions of one turn that
-ask the same are decided once, and few are decided at a time, so that a storm of submissions cannot take the
-scheduler's processor away from it.
+ask the same are decided once. Few are decided at a time, and those that can be left out (receipts) take a
+fifth of a processor at most, so that a storm of submissions cannot take the scheduler's away from it.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +26,9 @@ from tenure.settings.job import JobFile
 from tenure.settings.live_job import Submission
 
 AT_A_TIME = 2
+REST = 4  #: after a decision, as many times its length without one that can be left out
 KEPT = 500
+PATIENCE_S = 30.0
 THIS = "this job"
 
 
@@ -36,22 +39,32 @@ class Foresight:
         self._kept: OrderedDict[Any, dict[str, Any]] = OrderedDict()
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(AT_A_TIME)
+        self._rested = 0.0  #: when the next decision that can be left out may be made
+
+    def has_time(self) -> bool:
+        """Whether a question that can be left out may be decided now."""
+        return time.monotonic() >= self._rested
 
     def ask(
-        self, view: View, job: Submission, called: Called, *, now_s: int, wait_s: float = 30.0
+        self, view: View, job: Submission, called: Called, *, now_s: int, decide: bool = True
     ) -> dict[str, Any] | None:
-        """What the next turn would make of the job: as `decided`. None where too many ask at once."""
+        """What the next turn would make of the job: as `decided`.
+
+        None where too many ask at once or, without `decide`, where nobody has asked the same of this turn.
+        """
         key = (view.turn, *(_frozen(getattr(job, name)) for name in JobFile.model_fields))
         with self._lock:
             found = self._kept.get(key)
-        if found is not None:
+        if found is not None or not decide:
             return found
-        if not self._slots.acquire(timeout=wait_s):
+        if not self._slots.acquire(timeout=PATIENCE_S):
             return None
+        began = time.monotonic()
         try:
             found = decided(view, job, called, now_s)
         finally:
             self._slots.release()
+            self._rested = time.monotonic() + REST * (time.monotonic() - began)
         with self._lock:
             self._kept[key] = found
             while len(self._kept) > KEPT:

@@ -61,7 +61,7 @@ def health(desk: Desk) -> Health:
     silent = told.engine_silent_s is not None
     age_s = -1.0 if told.last_turn_at is None else max(0.0, desk.now() - told.last_turn_at)
     ready = told.state == "standby" or (view is not None and told.state == "leading")
-    ok = ready and not silent and told.ledger_error is None
+    ok = desk.ready and ready and not silent and told.ledger_error is None
     return Health(
         ok=ok,
         leader=told.leader,
@@ -70,7 +70,7 @@ def health(desk: Desk) -> Health:
         turn=0 if view is None else view.turn,
         turn_age_s=age_s,
         shadow=desk.shadow,
-        text=told.sentence,
+        text=told.sentence if desk.ready else f"getting ready (compiling, once): {told.sentence}",
     )
 
 

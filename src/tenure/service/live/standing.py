@@ -21,6 +21,7 @@ from tenure.ledger.ledger import Ledger, open_ledger
 from tenure.ledger.records import LedgerError
 from tenure.service.live.desk import Desk, called
 from tenure.service.live.engines import open_engine
+from tenure.service.live.errors import LiveError, NotReady
 from tenure.service.live.replays import RECORD_FILE, CannotServe, keep_lab
 from tenure.service.readiness import kernels_ready
 from tenure.settings.errors import BadInput
@@ -81,6 +82,7 @@ def standing(options: Options, say: Say) -> Iterator[tuple[Desk, socket.socket]]
             log=structlog.get_logger("tenure.daemon"),
         )
         desk = Desk(lab, ledger, daemon, engine, now=clock.now, shadow=options.shadow, data=options.data)
+        desk.ready = False
         if not kernels_ready():
             say("compiling the scheduler for this machine (once; about a minute) …")
         daemon.start()
@@ -92,13 +94,14 @@ def when_ready(desk: Desk, ready: Callable[[], None], over: threading.Event) -> 
     """Call `ready` once the scheduler answers and no question needs compiling; not where it is over."""
 
     def look() -> None:
-        while desk.daemon.view() is None:
+        while not _answers(desk):
             if over.wait(LOOK_EVERY_S):
                 return
         _warm_up(desk)
         # what is here now stays: the collector need not go through it again, in the middle of a turn
         gc.collect()
         gc.freeze()
+        desk.ready = True
         if not over.is_set():
             ready()
 
@@ -107,14 +110,22 @@ def when_ready(desk: Desk, ready: Callable[[], None], over: threading.Event) -> 
     return thread
 
 
+def _answers(desk: Desk) -> bool:
+    """Whether there is a turn to speak of: of its own, or of another server that leads."""
+    try:
+        return desk.view().turn > 0
+    except (NotReady, LedgerError):
+        return False
+
+
 def _warm_up(desk: Desk) -> None:
     """Ask one question, so that the first one asked by a person is not the one that compiles."""
-    view = desk.view()
     account = next((path for path in desk.lab.rows() if path), None)
     if account is None:
         return
-    job = submission({"account": account, "gpus": 1, "min_runtime": 60, "hold": True, "command": ["true"]})
-    with suppress(BadInput):  # no cluster may hold one GPU alone of a kind; then nothing is lost
+    job = submission({"account": account, "gpus": 1, "min_runtime": 60, "command": ["true"]})
+    with suppress(BadInput, LiveError, LedgerError):  # where it cannot be asked now, nothing is lost
+        view = desk.view()
         desk.foresight.ask(view, job, called(view), now_s=max(view.t, desk.t()))
 
 

@@ -23,7 +23,6 @@ from tenure.settings.job_in_lab import account_row, clusters_for
 from tenure.settings.live_job import Submission, elements, submission
 from tenure.settings.units import duration_text
 
-PATIENCE_S = 0.05  #: a receipt is not worth more waiting than this for its turn to be foreseen
 LONGEST_KEY = 200
 HOUR_S = 3600
 
@@ -43,7 +42,7 @@ def submit(
     view = desk.view()
     with nullcontext() if desk.lab.live.limits is None else _LIMITS:
         _check_limits(desk, view, who, job)
-        receipt = receipt_of(desk, view, job, wait_s=PATIENCE_S) if with_receipt else None
+        receipt = receipt_of(desk, view, job) if with_receipt else None
         answer = desk.obey(who, "submit", "", {"spec": job.spec()}, key=key)
     jobs = [str(one) for one in answer.get("jobs", ())]
     return Submitted(
@@ -75,7 +74,7 @@ def why_if(desk: Desk, who: Who, asked: Mapping[str, Any]) -> Why:
     return why_of(desk, view, told, now_s, job=None, phase="absent").model_copy(
         update={
             "would_change": changes,
-            "receipt": receipt_of(desk, view, job, wait_s=PATIENCE_S),
+            "receipt": receipt_of(desk, view, job),
             "warnings": door_of(view).remarks(job),
         }
     )
@@ -169,7 +168,7 @@ def _jobs(count: int) -> str:
 # --- the receipt (S22) ------------------------------------------------------------------------------------
 
 
-def receipt_of(desk: Desk, view: View, job: Submission, *, wait_s: float) -> Receipt:
+def receipt_of(desk: Desk, view: View, job: Submission) -> Receipt:
     """What this minimum costs, what it buys, and the wait foreseen with it and with a smaller one."""
     protected_s = min(job.min_runtime, view.policy.max_protected_s)
     names, now_s = called(view), max(view.t, desk.t())
@@ -177,11 +176,12 @@ def receipt_of(desk: Desk, view: View, job: Submission, *, wait_s: float) -> Rec
     silent = view.engine.silent_since is not None
     told = smaller = None
     smaller_s = _smaller(job)
+    decide = desk.foresight.has_time()
     if alone and not silent:
-        told = desk.foresight.ask(view, job, names, now_s=now_s, wait_s=wait_s)
+        told = desk.foresight.ask(view, job, names, now_s=now_s, decide=decide)
     if told is not None and not told["starts_now"] and smaller_s is not None:
         other = job.model_copy(update={"min_runtime": smaller_s})
-        smaller = desk.foresight.ask(view, other, names, now_s=now_s, wait_s=wait_s)
+        smaller = desk.foresight.ask(view, other, names, now_s=now_s, decide=decide)
     row = door_of(view).leaf_of[job.account]
     cluster = _cluster_of(desk, view, job)
     standing = view.board.standings[cluster * len(view.core.accounts) + row]
