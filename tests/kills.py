@@ -78,8 +78,22 @@ class Killing:
         finally:
             os._exit(1)
 
+    def _load(self) -> None:
+        """Have everything loaded, and compiled, before the first server is forked."""
+        with tempfile.TemporaryDirectory() as folder:
+            ledger = open_ledger(Path(folder) / "record.sqlite")
+            engine = open_engine("fake", self.lab, Path(folder), RealClock())
+            daemon = Daemon(self.lab, ledger, engine, RealClock(), log=QUIET)
+            spec = {"account": "red", "gpus": 1, "min_runtime": 1, "command": ["true"]}
+            ledger.ask([Asked("ann", "submit", "", {"spec": spec}, time.time())])
+            for _ in range(3):
+                daemon.turn_now()
+            ledger.close()
+            engine.close()
+
     def run(self) -> list[str]:
         """Kill so often; then let the rest be; the promises broken."""
+        self._load()
         ledger = open_ledger(self.url)
         while self.done < self.kills:
             self._submit(ledger)
