@@ -32,7 +32,7 @@ def test_two_failures_in_a_row_drain_a_node_and_one_does_not() -> None:
     nodes = [NodeNow("n0", "up"), NodeNow("n1", "up")]
     one = {"n0": Tally(failed=1, reason="ECC errors", state="up")}
     assert findings(nodes, one, checked=True).steps == []
-    step = Step("n0", "draining", CHECKS, "health check: ECC errors (2 in a row)")
+    step = Step("n0", "draining", CHECKS, "health check: ECC errors (2 in a row)", "up")
     assert findings(nodes, {"n0": FAILING}, checked=True).steps == [step]
 
 
@@ -60,7 +60,9 @@ def test_the_longest_failing_goes_first() -> None:
 
 def test_a_draining_node_is_drained_once_it_is_empty_and_keeps_who_and_why() -> None:
     busy, empty = NodeNow("n0", "draining", 1, "pia", "fan"), NodeNow("n1", "draining", 0, "pia", "fan")
-    assert findings([busy, empty], {}, checked=False).steps == [Step("n1", "drained", "pia", "fan")]
+    assert findings([busy, empty], {}, checked=False).steps == [
+        Step("n1", "drained", "pia", "fan", "draining")
+    ]
 
 
 def test_what_checks_took_out_is_tested_without_a_person_and_what_a_person_took_out_is_not() -> None:
@@ -79,14 +81,21 @@ def test_a_tested_node_comes_back_only_when_its_check_passes(tally: Tally, state
 
 def test_what_was_said_of_a_node_in_service_does_not_count_while_it_is_tested() -> None:
     assert findings([NodeNow("n0", "testing")], {"n0": FAILING}, checked=True).steps == []
-    fresh = counted(FAILING, Verdict("n0", True, "", 9.0), "testing")
+    fresh = counted(FAILING, Verdict("n0", True, "", 9.0), NodeNow("n0", "testing"))
     assert (fresh.failed, fresh.passed) == (0, 1)
 
 
+def test_the_same_state_again_is_another_spell() -> None:
+    first = counted(Tally(), Verdict("n0", False, "x", 9.0), NodeNow("n0", "testing", since=5.0))
+    again = NodeNow("n0", "testing", since=10.0)
+    assert findings([again], {"n0": first}, checked=True).steps == []
+    assert counted(first, Verdict("n0", True, "", 11.0), again).failed == 0
+
+
 def test_an_answer_that_cannot_be_understood_neither_fails_nor_clears_a_node() -> None:
-    tally = counted(Tally(failed=1, state="up"), Verdict("n0", None, "garbage", 9.0), "up")
+    tally = counted(Tally(failed=1, state="up"), Verdict("n0", None, "garbage", 9.0), NodeNow("n0", "up"))
     assert (tally.failed, tally.unknown, tally.reason) == (1, 1, "garbage")
-    assert counted(tally, Verdict("n0", False, "x", 10.0), "up").failed == 2
+    assert counted(tally, Verdict("n0", False, "x", 10.0), NodeNow("n0", "up")).failed == 2
 
 
 def test_up_after_a_repair_is_tested_where_the_lab_has_a_check() -> None:
@@ -143,6 +152,7 @@ class Fleet:
 
     def ask(self, step: Step) -> None:
         node = self.nodes[step.node]
+        assert step.old in ("", node.state)
         self.nodes[step.node] = node._replace(state=step.state, by=step.by, reason=step.reason)
         self.history.append((step.node, step.state, step.by))
 

@@ -315,7 +315,9 @@ class Desk:
         state = NODE_STATES.get(str(body.get("state")))
         if state is None:
             raise Refused(f"a node is one of {', '.join(NODE_STATES)}", 422)
-        reason = body.get("reason")
+        reason, old = body.get("reason"), self._state_of(row).name.lower()
+        if body.get("from", old) != old:  # whoever asked saw it otherwise
+            raise Refused(f"node {subject} is {old} by now")
         if state == NodeState.UP and subject in self._haunted:
             raise Refused(
                 f"something of ours that was given up still runs on {subject}: not before it is gone"
@@ -330,11 +332,14 @@ class Desk:
             raise Refused(f"there is no node {name}: {nearest(name, names)}", 404)
         return names[name]
 
+    def _state_of(self, row: int) -> NodeState:
+        """A node's state, by the newest word in this turn."""
+        return self.asked_nodes.get(row, NodeState(int(self.book.board.posts["state"][row])))
+
     def set_node(self, row: int, state: NodeState, by: str, reason: Any, t: int | None = None) -> None:
         """A node's state is another from now on."""
         note = self.news.note(reason=reason, by=by)
-        old = NodeState(int(self.book.board.posts["state"][row]))
-        if needs_person(old.name.lower(), state.name.lower(), by):
+        if needs_person(self._state_of(row).name.lower(), state.name.lower(), by):
             self.repairs.add(row)
         self.node_t[row] = self.t if t is None else t
         self.news.add(self.node_t[row], News.NODE, row, value=int(state), note=note)

@@ -47,6 +47,7 @@ class NodeNow(NamedTuple):
     attempts: int = 0  #: that run on it
     by: str = ""  #: who put it into its state
     reason: str = ""
+    since: float = 0.0  #: when it came into its state: the same state again is another spell
 
 
 class Verdict(NamedTuple):
@@ -67,7 +68,12 @@ class Tally(NamedTuple):
     unknown: int = 0
     at: float = 0.0  #: of the newest
     reason: str = ""
-    state: str = ""  #: the node's when the newest was given
+    state: str = ""  #: the node's when they were given; "" = none was
+    since: float = 0.0  #: … and since when it was in it
+
+    def is_of(self, node: NodeNow) -> bool:
+        """Whether they were given of this spell of the node's, and not of an earlier one."""
+        return self.state in ("", node.state) and self.since in (0.0, node.since)
 
 
 class Step(NamedTuple):
@@ -77,6 +83,7 @@ class Step(NamedTuple):
     state: str
     by: str
     reason: str
+    old: str = ""  #: its state when this was found: it holds for no other
 
 
 class Findings(NamedTuple):
@@ -86,16 +93,16 @@ class Findings(NamedTuple):
     held_back: Sequence[str]  #: nodes whose checks fail and that stay in service: too many are out already
 
 
-def counted(tally: Tally, verdict: Verdict, state: str) -> Tally:
+def counted(tally: Tally, verdict: Verdict, node: NodeNow) -> Tally:
     """The tally with one more verdict. An unknown one breaks no row and counts as neither."""
-    if tally.state not in ("", state):  # what was said of a node in another state is not of this one
+    if not tally.is_of(node):
         tally = Tally()
     failed, passed, unknown = tally.failed, tally.passed, 0
     if verdict.ok is None:
         unknown = tally.unknown + 1
     else:
         failed, passed = (0, passed + 1) if verdict.ok else (failed + 1, 0)
-    return Tally(failed, passed, unknown, verdict.at, verdict.reason, state)
+    return Tally(failed, passed, unknown, verdict.at, verdict.reason, node.state, node.since)
 
 
 def asked_state(state: str, verb: str, *, checked: bool) -> str:
@@ -138,7 +145,7 @@ def findings(
     taken = 0
     for node in nodes:
         tally = tallies.get(node.name, Tally())
-        if tally.state not in ("", node.state):
+        if not tally.is_of(node):
             tally = Tally()
         if node.state != "up" and node.by == CHECKS:
             taken += 1
@@ -146,12 +153,12 @@ def findings(
             if checked and tally.failed >= failures:
                 failing.append((-tally.failed, node.name))
         else:
-            steps += _follows(node, tally, checked)
+            steps += [step._replace(old=node.state) for step in _follows(node, tally, checked)]
     most = max(1, len(nodes) * most_drained // WHOLE)
     failing.sort()
     go = failing[: max(0, most - taken)]
     for _, name in go:
-        steps.append(Step(name, "draining", CHECKS, _why(tallies[name])))
+        steps.append(Step(name, "draining", CHECKS, _why(tallies[name]), "up"))
     return Findings(steps, [name for _, name in failing[len(go) :]])
 
 

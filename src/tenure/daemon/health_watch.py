@@ -53,8 +53,8 @@ class HealthWatch:
         self._nodes, self._ask, self._clock, self._run = nodes, ask, clock, run
         self._tallies: dict[str, Tally] = {}
         self._due: dict[str, float] = {}
-        self._under_way: dict[str, tuple[str, Future[Verdict]]] = {}
-        self._asked: dict[str, tuple[str, str, float]] = {}
+        self._under_way: dict[str, tuple[NodeNow, Future[Verdict]]] = {}
+        self._asked: dict[str, tuple[tuple[str, float, str], float]] = {}
         self._held_back: tuple[str, ...] = ()
         self._unasked = ""
         self._stop = threading.Event()
@@ -88,11 +88,11 @@ class HealthWatch:
     def look(self) -> None:
         """One round: hear what checks said, ask for what follows, start the checks that are due."""
         now, nodes = self._clock.now(), list(self._nodes())
-        states = {node.name: node.state for node in nodes}
+        named = {node.name: node for node in nodes}
         for name, tally in list(self._tallies.items()):
-            if states.get(name) != tally.state:  # what was said of a node in another state is not of this one
+            if name not in named or not tally.is_of(named[name]):
                 del self._tallies[name]
-        self._hear(states)
+        self._hear(named)
         found = findings(
             nodes,
             self._tallies,
@@ -102,22 +102,24 @@ class HealthWatch:
         )
         self._held_back = tuple(found.held_back)
         for step in found.steps:
-            self._ask_once(step, states[step.node], now)
+            self._ask_once(step, named[step.node], now)
         if self.check and not self._stop.is_set():
             self._begin(nodes, now)
 
-    def _hear(self, states: Mapping[str, str]) -> None:
-        for node, (state, future) in list(self._under_way.items()):
+    def _hear(self, named: Mapping[str, NodeNow]) -> None:
+        for name, (then, future) in list(self._under_way.items()):
             if future.done():
-                del self._under_way[node]
-                if not future.cancelled() and states.get(node) == state:
-                    self._tallies[node] = counted(self._tallies.get(node, Tally()), future.result(), state)
+                del self._under_way[name]
+                node = named.get(name)
+                if not future.cancelled() and node and (node.state, node.since) == (then.state, then.since):
+                    self._tallies[name] = counted(self._tallies.get(name, Tally()), future.result(), node)
 
-    def _ask_once(self, step: Step, state: str, now: float) -> None:
+    def _ask_once(self, step: Step, node: NodeNow, now: float) -> None:
+        what = (node.state, node.since, step.state)
         asked = self._asked.get(step.node)
-        if asked and asked[:2] == (state, step.state) and now < asked[2] + ASK_AGAIN_S:
+        if asked and asked[0] == what and now < asked[1] + ASK_AGAIN_S:
             return
-        self._asked[step.node] = (state, step.state, now)
+        self._asked[step.node] = what, now
         try:
             self._ask(step)
             self._unasked = ""
@@ -142,7 +144,7 @@ class HealthWatch:
                 run = self._pool.submit(
                     self._run, self.check.command, node.name, at=now, timeout_s=self.check.timeout
                 )
-                self._under_way[node.name] = (node.state, run)
+                self._under_way[node.name] = node, run
 
     def _first_due(self, node: str, place: int, of: int) -> float:
         assert self.check is not None

@@ -40,7 +40,7 @@ class Aides:
     _threads: list[threading.Thread] = field(default_factory=list)
     _after: int | None = None  #: number of the newest story line counted
     _words: dict[str, NodeEntry] = field(default_factory=dict)
-    _words_of: tuple[int, bytes] = (-1, b"")
+    _words_of: int = -1  #: the turn after which they were read
 
     def start(self) -> None:
         """Begin, each in a thread of its own."""
@@ -93,19 +93,18 @@ class Aides:
         if view is None or not self.desk.daemon.health().leader:
             return ()
         posts = view.board.posts
-        states = posts["state"].tobytes()
-        if self._words_of[1] != states:  # who and why are read anew only when a node has changed
-            self._words, self._words_of = self.desk.ledger.node_states(), (view.turn, states)
+        if self._words_of != view.turn:
+            self._words, self._words_of = self.desk.ledger.node_states(), view.turn
         found = []
         for node, state, n_jobs in zip(view.lab.nodes, posts["state"].tolist(), posts["n_jobs"].tolist()):
             word = self._words.get(node.name)
-            by, reason = (word.by, word.reason) if word is not None else ("", "")
-            found.append(NodeNow(node.name, NodeState(state).name.lower(), n_jobs, by, reason))
+            told = ("", "", 0.0) if word is None else (word.by, word.reason, word.at)
+            found.append(NodeNow(node.name, NodeState(state).name.lower(), n_jobs, *told))
         return found
 
     def ask(self, step: Step) -> None:
         """Write the step down as a command. Raises LedgerError."""
-        body = {"state": step.state, "reason": step.reason}
+        body = {"state": step.state, "reason": step.reason, "from": step.old}
         self.desk.ledger.ask([Asked(step.by, "node", step.node, body, self.desk.now())])
         self.desk.daemon.wake()
 

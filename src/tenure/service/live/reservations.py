@@ -154,7 +154,7 @@ class Keeper:
     def _drains(self, view: View, window: Window, now: float) -> list[Asked]:
         """For nodes that are still in service: the announcement came too late for a turn, or was lost."""
         states = dict(zip((node.name for node in view.lab.nodes), view.board.posts["state"].tolist()))
-        body = {"state": "draining", "reason": f"reservation {window.id}: {window.reason}"}
+        body = {"state": "draining", "from": "up", "reason": f"reservation {window.id}: {window.reason}"}
         return [
             Asked(BY, "node", name, body, now) for name in window.nodes if states.get(name) == NodeState.UP
         ]
@@ -181,7 +181,9 @@ class Keeper:
                 found.append(self._command(BY, node.name, wanted, why or "its reservation is taken back"))
             if any(one.ends <= now for one in windows) and self._out_by_us(view, row, windows, now):
                 reason = "its reservation is over"
-                found.append(Asked(BY, "node", node.name, {"state": "up", "reason": reason}, now))
+                old = NodeState(int(view.board.posts["state"][row])).name.lower()
+                body = {"state": "up", "from": old, "reason": reason}
+                found.append(Asked(BY, "node", node.name, body, now))
         return found
 
     def _out_by_us(self, view: View, row: int, windows: Sequence[Window], now: float) -> bool:
