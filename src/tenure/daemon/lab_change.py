@@ -121,13 +121,7 @@ def _moved(state: State, lab: Lab) -> State:
         ],
         np.int64,
     )
-    asked = dict(state.asked)
-    bits = np.zeros(len(state.cards), np.int64)
-    for c, to in enumerate(cluster_to.tolist()):
-        if to != NONE:
-            bits |= ((asked["clusters"] >> c) & 1) << to
-    asked["clusters"] = np.where(bits == 0, 1, bits)
-    asked["gpu_type"] = _mapped(asked["gpu_type"], _rows(state.gpu_types, gpu_types_of(lab)))
+    asked = _asked_moved(state, lab, cluster_to)
     stays = dict(state.stays)
     stays["cluster"] = np.maximum(0, _mapped(stays["cluster"], cluster_to))
     rates = state.rates.copy()
@@ -181,6 +175,17 @@ def _moved(state: State, lab: Lab) -> State:
         past=past,
         rates=rates[rates["standing"] != NONE],
     )
+
+
+def _asked_moved(state: State, lab: Lab, cluster_to: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    asked = dict(state.asked)
+    bits = np.zeros(len(state.cards), np.int64)
+    for c, to in enumerate(cluster_to.tolist()):
+        if to != NONE:
+            bits |= ((asked["clusters"] >> c) & 1) << to
+    asked["clusters"] = np.where(bits == 0, 1, bits)
+    asked["gpu_type"] = _mapped(asked["gpu_type"], _rows(state.gpu_types, gpu_types_of(lab)))
+    return asked
 
 
 def _work_rows(state: State, lab: Lab) -> NDArray[np.int64]:

@@ -24,6 +24,7 @@ from tenure.core.live import take_stock_entry
 from tenure.core.policy import Policy
 from tenure.core.words import NEVER_S
 from tenure.daemon.book import Book, new_book
+from tenure.daemon.eye import Eye
 from tenure.daemon.lab_change import carry_over, written_lab
 from tenure.daemon.orders import OpenOrders, Settled
 from tenure.daemon.patch import apply as apply_patch
@@ -32,9 +33,9 @@ from tenure.daemon.recover import state_before
 from tenure.daemon.state import State, book_of, state_of
 from tenure.daemon.tell import Teller, story_head
 from tenure.daemon.turn import Inputs, Look, code_digest, look, next_turn, take_turn, warm_up
-from tenure.daemon.view import Counters, EngineState, Health, View, view_of
+from tenure.daemon.view import Counters, Health, View, view_of
 from tenure.engines.clock import Clock
-from tenure.engines.protocol import Engine, EngineUnavailable, Seen
+from tenure.engines.protocol import Engine
 from tenure.ledger.events import STORY_HEAD
 from tenure.ledger.ledger import Ledger
 from tenure.ledger.records import (
@@ -57,10 +58,10 @@ LAB_META = "lab"  #: what the lab's file said when the record was last written t
 POLL_S = 1.0  #: how often an engine is asked that says nothing by itself
 LEAST_S = 0.2  #: between two turns, whatever comes
 RETRY_S = 1.0  #: after an engine or a record did not answer
-KEYFRAME_EVERY = 500  #: turns
+KEYFRAME_EVERY = 1000  #: turns
 MOST_COMMANDS = 2000  #: in one turn
+MOST_ENDS = 100_000  #: of jobs that ended, kept in mind; the rest is looked up
 DROP_FROM = 2000  #: so many ended jobs are left behind at once …
-STALE_AT_MOST = 3  #: times an answer older than the newest is passed over; then it is the clock that jumped
 
 
 class Daemon:
@@ -108,9 +109,7 @@ class Daemon:
         self._poison: set[int] = set()  #: commands on which turns broke
         self._fatal = ""  #: why this server will never decide
         self._since_keyframe = 0
-        self._engine = EngineState(engine.name, engine.keeps_queue)
-        self._stale = 0
-        self._asked_at = 0.0  #: our clock at the engine's newest answer
+        self._eye = Eye(engine, clock, self._log)
         self._ledger_error: str | None = None
         self._view: View | None = None
         self._last_turn_at: float | None = None
@@ -142,8 +141,7 @@ class Daemon:
 
     def health(self) -> Health:
         """How the loop is."""
-        since = self._engine.silent_since
-        silent_s = None if since is None else max(0.0, self.clock.now() - since)
+        silent_s = self._eye.silent_s()
         sentence = {
             "starting": "reading the record, and compiling what decides where this machine has not yet",
             "standby": "another server leads; this one stands by",
@@ -154,7 +152,7 @@ class Daemon:
         elif self._ledger_error is not None:
             sentence = f"the record does not answer, so nothing is decided: {self._ledger_error}"
         elif silent_s is not None:
-            sentence = f"the engine does not answer, so nothing is decided: {self._engine.error}"
+            sentence = f"the engine does not answer, so nothing is decided: {self._eye.state.error}"
         return Health(
             leader=self._state == "leading",
             state=self._state,
@@ -288,13 +286,15 @@ class Daemon:
         """Look; if anything is to be done, take a turn, record it, keep it, and carry out what it orders."""
         assert self._book is not None
         book, began = self._book, time.perf_counter()
-        seen = self._see()
+        was_silent = self._eye.state.silent_since is not None
+        seen = self._eye.see()
+        self._again = self._again or (was_silent and seen is not None)
         commands = self.ledger.unanswered(self._most_commands + len(book.enrolled))
         self._ledger_error = None
         commands = [one for one in commands if f"enrol-{one.number}" not in book.enrolled]
         commands = commands[: self._most_commands]
         inputs = Inputs(
-            now=self._asked_at if seen is not None else self.clock.now(),
+            now=self._eye.asked_at if seen is not None else self.clock.now(),
             seen=seen,
             commands=commands,
             unstarted=self._orders.unstarted(),
@@ -309,6 +309,7 @@ class Daemon:
         )
         looked = look(book, inputs)
         self._notice(looked)
+        self._show()
         due = seen is not None and (next_turn(book) <= looked.t or self._again)
         if not (commands or looked.has_news or due):
             self._carry_out()
@@ -347,6 +348,8 @@ class Daemon:
         self._orders.add(row.orders)
         over = [(one.job, one.attempt) for one in row.attempts if one.stopped_t is not None]
         self._unsettled += self._orders.ended(over) + self._orders.answered(inputs.unenrolled)
+        if len(self._ends) > MOST_ENDS:
+            self._ends.clear()
         self._ends.update((one.job, one.end) for one in row.jobs if one.end)
         self.counters.turns += 1
         self.counters.commands += len(row.answers)
@@ -382,7 +385,7 @@ class Daemon:
         self._last_turn_at = self.clock.now()
         self.counters.orders_open = len(self._orders)
         at = book.start + book.t if at is None else at
-        self._view = view_of(book, at, self._engine, sorted(self._missing), next_turn(book))
+        self._view = view_of(book, at, self._eye.state, sorted(self._missing), next_turn(book))
 
     def _carry_out(self) -> None:
         """Whatever is open; what the engine does not take now stays open."""
@@ -397,7 +400,8 @@ class Daemon:
             self._log.warning("order_refused", id=row.id, kind=row.kind, job=row.job, why=why)
             self._again = self._again or row.kind == "start"
         if carried.silent:
-            self._silence(carried.silent)
+            self._eye.silent(carried.silent)
+            self._show()
         self.counters.orders_done += len(carried.settled)
         self.counters.orders_open = len(self._orders)
         self._unsettled += carried.settled
@@ -417,53 +421,19 @@ class Daemon:
 
     # --- the engine and the record, when they do not answer -------------------------------------------------
 
-    def _see(self) -> Seen | None:
-        """What the engine shows; None where it is silent, or shows what was before what it showed already."""
-        try:
-            seen = self.engine.see()
-        except EngineUnavailable as error:
-            self._silence(str(error) or "no answer")
-            return None
-        now = self.clock.now()
-        newest = self._engine.seen_at
-        old = newest is not None and (
-            seen.at < newest or (seen.at == newest and now - self._asked_at >= POLL_S)
-        )
-        if old and self._stale < STALE_AT_MOST:
-            self._stale += 1
-            return None
-        self._stale = 0
-        self._asked_at = now
-        if self._engine.silent_since is not None:
-            self._log.info("engine_answers")
-            self._again = True
-        self._engine = self._engine._replace(seen_at=seen.at, silent_since=None, error="")
-        return seen
-
-    def _silence(self, why: str) -> None:
-        self.counters.engine_errors += 1
-        if self._engine.silent_since is None:
-            self._log.warning("engine_silent", why=why)
-            self._engine = self._engine._replace(silent_since=self.clock.now(), error=why)
-            self._show()
-
     def _notice(self, looked: Look) -> None:
         """What is odd, though nothing is to be recorded of it."""
         if looked.found is None:
             return
         self._missing = looked.missing
         self._ghosts = looked.ghosts
-        remarks = tuple(looked.remarks)
-        if remarks != self._engine.remarks:
-            for remark in remarks:
-                self._log.warning("remark", text=remark)
-            self._engine = self._engine._replace(remarks=remarks)
-            self._show()
+        self._eye.remark(looked.remarks)
 
     def _show(self) -> None:
         """The view, with what is known of the engine now."""
-        if self._view is not None:
-            self._view = self._view._replace(engine=self._engine, missing=tuple(sorted(self._missing)))
+        self.counters.engine_errors = self._eye.errors
+        if self._view is not None and self._view.engine is not self._eye.state:
+            self._view = self._view._replace(engine=self._eye.state, missing=tuple(sorted(self._missing)))
 
     def _no_ledger(self, error: LedgerError) -> None:
         self.counters.ledger_errors += 1
