@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
+from typer.testing import CliRunner
 
+from tenure.cli.main import app
 from tenure.client import Client
 
 TENURE = str(Path(sys.executable).with_name("tenure"))
@@ -74,10 +76,19 @@ class Served:
                 self._tokens[user, admin] = lab.create_token(user, admin=admin).token
         return Client(self.url, self._tokens[user, admin])
 
+    def environment(self, token: str | None, env: Mapping[str, str]) -> dict[str, str]:
+        """What a command finds."""
+        place = {"TENURE_URL": self.url, "TENURE_TOKEN": token or self.admin_token}
+        return {**place, "NO_COLOR": "1", "COLUMNS": "100", "TENURE_PLAIN": "1", **env}
+
     def run(self, *words: str, token: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-        """A command of the CLI against this server."""
-        environment = {**os.environ, "TENURE_URL": self.url, "TENURE_TOKEN": token or self.admin_token}
-        environment |= {"NO_COLOR": "1", "COLUMNS": "100", "TENURE_PLAIN": "1", **env}
+        """A command of the CLI against this server, in this process."""
+        told = CliRunner().invoke(app, list(words), env=self.environment(token, env), prog_name="tenure")
+        return subprocess.CompletedProcess(words, told.exit_code, told.stdout, told.stderr)
+
+    def run_apart(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """… in a process of its own."""
+        environment = {**os.environ, **self.environment(None, env)}
         return subprocess.run([TENURE, *words], env=environment, capture_output=True, text=True, timeout=120)
 
     def end(self, how: int = signal.SIGTERM) -> int:

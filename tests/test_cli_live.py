@@ -50,7 +50,7 @@ def phase(server: Served, job: str) -> str:
 
 
 def test_submit_prints_the_job_and_its_receipt_as_json_alone(server: Served) -> None:
-    ran = server.run(
+    ran = server.run_apart(
         "submit", "-A", "vision", "-g", "1", "--min-runtime", "1h", "--json", "-", "--", "sleep", "36000"
     )
     answer = json.loads(ran.stdout)
@@ -110,7 +110,9 @@ def test_tables_fit_the_terminal(server: Served, columns: int) -> None:
 
 
 def test_the_receipt_is_printed_in_words(server: Served) -> None:
-    ran = server.run("submit", "-A", "vision", "-g", "2", "--min-runtime", "30m", "--hold", "--", "true")
+    ran = server.run(
+        "submit", "-A", "vision", "-g", "2", "--min-runtime", "30m", "--hold", "--", "sleep", "9999"
+    )
     assert re.match(r"job \d+\n", ran.stdout)
     for word in ("costs", "1.0 GPU-hours", "buys", "30m", "on hold"):
         assert word in ran.stdout
@@ -170,10 +172,10 @@ def test_the_servers_record_is_audited_and_a_turn_decided_again(server: Served) 
     assert ran.returncode == 0, ran.stderr
     assert "Owed and delivered" in ran.stdout
     assert told(server, "audit", "--since", "30d")["gpu_hours"]["capacity"] > 0
-    again = server.run("replay", "2", "--data", str(server.data))
+    again = server.run_apart("replay", "2", "--data", str(server.data))
     assert again.returncode == 0, again.stderr + again.stdout
     assert "the same again" in again.stdout
-    wrong = server.run("replay", "999999", "--data", str(server.data))
+    wrong = server.run_apart("replay", "999999", "--data", str(server.data))
     assert wrong.returncode == 2
     assert "a turn of the record" in wrong.stderr
 
@@ -241,6 +243,7 @@ def test_a_second_server_on_the_same_data_is_refused(server: Served) -> None:
     lab = server.data.parent / "lab.yaml"
     ran = subprocess.run(
         [TENURE, "serve", str(lab), "--engine", "fake", "--data", str(server.data), "--port", "0"],
+        env={**os.environ, "TENURE_PLAIN": "1"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -250,6 +253,7 @@ def test_a_second_server_on_the_same_data_is_refused(server: Served) -> None:
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.slow
 def test_a_taken_port_a_wrong_lab_and_an_unknown_engine_are_one_message_each(tmp_path: Path) -> None:
     lab = tmp_path / "lab.yaml"
     lab.write_text(yaml.safe_dump(LAB))
@@ -269,7 +273,8 @@ def test_a_taken_port_a_wrong_lab_and_an_unknown_engine_are_one_message_each(tmp
             ),
         ]
         for words, status, said in cases:
-            ran = subprocess.run([TENURE, *words], capture_output=True, text=True, timeout=60)
+            env = {**os.environ, "TENURE_PLAIN": "1"}
+            ran = subprocess.run([TENURE, *words], env=env, capture_output=True, text=True, timeout=60)
             assert ran.returncode == status, ran.stderr
             assert said in " ".join(ran.stderr.replace("│", " ").split())
             assert "Traceback" not in ran.stderr
