@@ -59,7 +59,7 @@ def plays(shapes: Iterable[str]) -> list[Play]:
 def figures(one: Play, seed: int) -> dict[str, Any]:
     """The columns of the page, in its units (%, s, h), of one play."""
     import worlds
-    from tenure.audit.hours import hours_of
+    from tenure.audit.hours import stretches
     from tenure.audit.measures import measure_record
     from tenure.audit.record import Record
     from tenure.simulator.scenario import build_world
@@ -72,7 +72,7 @@ def figures(one: Play, seed: int) -> dict[str, Any]:
         world, names, knobs, rule=rule, seed=seed, warmup_s=scenario.warmup_s, until_s=scenario.until_s
     )
     record = Record(run.story)
-    told = measure_record(record, hours_of(record)).to_dict()
+    told = measure_record(record, stretches(record)).to_dict()
     leaves, programs = told["delivered"], told["delivered"]["programs"]
     waits, gangs, stops = told["first_wait_s"], told["head_wait_s"]["large"], told["preemptions"]
     hours = told["gpu_hours"]

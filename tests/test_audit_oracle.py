@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from naive_audit import NaiveAudit, nearest_rank
 from stories import random_story
-from tenure.audit.hours import hours_by_changes, hours_by_moments, hours_of
+from tenure.audit.hours import hours_by_changes, hours_by_moments, hours_of, stretches
 from tenure.audit.measures import measure_record
 from tenure.audit.record import Record
 from tenure.core.words import NEVER_S, Happened
@@ -34,7 +34,7 @@ def test_agrees_with_the_naive_audit(seed: int, clusters: int, limits: bool) -> 
                 assert hours.held_gpu_s[c, a, h] == naive.sums["held", *where]
                 assert hours.entitled_ugpu_s[c, a, h] == naive.sums["entitled", *where]
                 assert hours.demand_ugpu_s[c, a, h] == naive.sums["demand", *where]
-    measures = measure_record(record, hours)
+    measures = measure_record(record, [hours])
     agree_on_waits(measures.wait_s, naive.waits, naive)
     agree_on_waits(measures.first_wait_s, naive.first_waits(), naive)
     counts = [n for row, n in naive.preempted.items()]
@@ -61,8 +61,21 @@ def agree_on_waits(told: dict, waits: list[tuple[int, int]], naive: NaiveAudit) 
 def test_sums_over_changes_are_sums_over_moments(seed: int) -> None:
     story = random_story(seed, turns=150)
     record = Record(story)
-    for by_changes, by_moments in zip(hours_by_changes(record), hours_by_moments(record), strict=True):
-        assert np.array_equal(by_changes, by_moments)
+    (by_changes,), (by_moments,) = hours_by_changes(record, 10**6), hours_by_moments(record, 10**6)
+    for one, other in zip(by_changes, by_moments, strict=True):
+        assert np.array_equal(one, other)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 3), st.booleans(), st.integers(1, 500))
+def test_stretches_of_hours_are_all_hours(seed: int, clusters: int, limits: bool, cells: int) -> None:
+    record = Record(random_story(seed, turns=150, clusters=clusters, limits=limits))
+    whole, parts = hours_of(record), list(stretches(record, cells=cells))
+    assert np.concatenate([part.edges[:-1] for part in parts]).tolist() == whole.edges[:-1].tolist()
+    for name in ("entitled_ugpu_s", "demand_ugpu_s", "held_gpu_s", "unbudgeted_gpu_s", "down_gpu_s"):
+        joined = np.concatenate([getattr(part, name) for part in parts], axis=-1)
+        assert np.array_equal(joined, getattr(whole, name)), name
+    assert measure_record(record, parts) == measure_record(record, [whole])
 
 
 @settings(max_examples=60, deadline=None)
@@ -72,7 +85,7 @@ def test_every_gpu_second_is_accounted_for(seed: int, clusters: int, limits: boo
     record = Record(story)
     hours = hours_of(record)
     assert (hours.idle_gpu_s >= 0).all()
-    gpu_s = measure_record(record, hours).gpu_s
+    gpu_s = measure_record(record, [hours]).gpu_s
     assert gpu_s["capacity"] == gpu_s["down"] + gpu_s["idle"] + gpu_s["budgeted"] + gpu_s["unbudgeted"]
     assert gpu_s["capacity"] == sum(n.gpus for n in story.nodes) * (story.until_s - story.warmup_s)
     ended = record.attempts.stop_s < NEVER_S

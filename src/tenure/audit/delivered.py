@@ -24,14 +24,20 @@ def part(of: int, whole: int) -> float | None:
 class Delivery:
     """Sums over the span and strict sums by the hour, in micro-GPU-seconds; row: account."""
 
-    def __init__(self, record: Record, hours: Hours) -> None:
-        owed, delivered = hours.owed_ugpu_s, hours.delivered_ugpu_s
+    def __init__(self, record: Record) -> None:
         self.record = record
-        self.owed: Ints = owed.sum(axis=1)
-        self.delivered: Ints = delivered.sum(axis=1)
-        self.in_time: Ints = np.minimum(owed, delivered).sum(axis=1)
-        self.demand: Ints = hours.demand_ugpu_s.sum(axis=(0, 2))
-        self.entitled: Ints = hours.entitled_ugpu_s.sum(axis=(0, 2))
+        self.owed, self.delivered, self.in_time, self.demand, self.entitled = (
+            np.zeros(record.n_accounts, np.int64) for _ in range(5)
+        )
+
+    def add(self, hours: Hours) -> None:
+        """Add a stretch of hours."""
+        owed, delivered = hours.owed_ugpu_s, hours.delivered_ugpu_s
+        self.owed += owed.sum(axis=1)
+        self.delivered += delivered.sum(axis=1)
+        self.in_time += np.minimum(owed, delivered).sum(axis=1)
+        self.demand += hours.demand_ugpu_s.sum(axis=(0, 2))
+        self.entitled += hours.entitled_ugpu_s.sum(axis=(0, 2))
 
     def among(self, rows: Ints) -> dict[str, float | None]:
         """Total and worst over these accounts; those owed nothing are left out."""

@@ -38,7 +38,7 @@ def examine(story: Story, *, since_s: int | None = None, speed: dict[str, Any] |
     return Examination(
         record=record,
         hours=hours,
-        measures=measure_record(record, hours, speed=speed),
+        measures=measure_record(record, [hours], speed=speed),
         series=series_of(record, hours),
         shortfall=shortfall_table(record, shortfalls.parts(hours)),
         ledger=ledger_table(record, hours, ledger),

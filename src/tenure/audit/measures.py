@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tenure.audit.delivered import Delivery
-from tenure.audit.hours import Hours, hours_of
+from tenure.audit.hours import Hours, stretches
 from tenure.audit.record import Record
 from tenure.audit.span import AuditError
 from tenure.audit.stays import GONE, RUNS, WAITS
@@ -52,12 +54,18 @@ def measure(story: Story, *, since_s: int | None = None, speed: dict[str, Any] |
     Raises AuditError where the story contradicts itself.
     """
     record = Record(story, since_s=since_s)
-    return measure_record(record, hours_of(record), speed=speed)
+    return measure_record(record, stretches(record), speed=speed)
 
 
-def measure_record(record: Record, hours: Hours, *, speed: dict[str, Any] | None = None) -> Measures:
-    """The measures, where the record and its hours are at hand."""
-    gpu_s = gpu_seconds(hours)
+def measure_record(
+    record: Record, parts: Iterable[Hours], *, speed: dict[str, Any] | None = None
+) -> Measures:
+    """The measures, where the record is at hand, and its hours, in stretches one after another."""
+    delivery, sums = Delivery(record), Counter[str]()
+    for hours in parts:
+        delivery.add(hours)
+        sums.update(gpu_seconds(hours))
+    gpu_s = dict(sums)
     busy = gpu_s["budgeted"] + gpu_s["unbudgeted"]
     healthy = gpu_s["capacity"] - gpu_s["down"]
     gpu_s["lost"] = lost_gpu_s(record)
@@ -71,7 +79,7 @@ def measure_record(record: Record, hours: Hours, *, speed: dict[str, Any] | None
         occupancy=busy / healthy if healthy else None,
         availability=healthy / gpu_s["capacity"] if gpu_s["capacity"] else None,
         unbudgeted_share=gpu_s["unbudgeted"] / busy if busy else None,
-        delivered=Delivery(record, hours).measures(),
+        delivered=delivery.measures(),
         wait_s=waits_of(record),
         first_wait_s=first_waits_of(record),
         head_wait_s=head_waits_of(record),
