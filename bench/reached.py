@@ -187,6 +187,7 @@ def picture(found: dict[Play, list[dict[str, Any]]]) -> None:
     axes.set_ylabel("delivered (%)")
     axes.set_title("88 GPUs: what a shorter debug wait costs", fontsize=10)
     axes.margins(0.18)
+    axes.set_xlim(right=4 * axes.get_xlim()[1])  # room for the words beside the last point
     axes.grid(alpha=0.2)
     PICTURE.parent.mkdir(exist_ok=True)
     figure.savefig(PICTURE, dpi=120)

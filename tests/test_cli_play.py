@@ -81,6 +81,20 @@ def test_without_a_lookback_7_days_hold_and_it_is_said(tmp_path: Path) -> None:
     assert run("simulate", file, "--set", "policy.lookback=0").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    "words", [("simulate",), ("compare", "--seeds", "1"), ("sweep", "--set", "seed=1,2")]
+)
+def test_an_error_stands_alone(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """What holds for want of a lookback is not said where nothing is going to be played."""
+    lab = {"clusters": {"mars": {"nodes": 1, "gpus_per_node": 8}}, "accounts": {"a": {"share": "100%"}}}
+    file = tmp_path / "no.yaml"
+    file.write_text(yaml.safe_dump({"lab": lab, "trace": {"file": "nowhere.csv"}}))
+    told = run(words[0], file, *words[1:])
+    assert told.exit_code == 2
+    assert told.stderr.startswith("error: ")
+    assert told.stderr.count("\n") == 1
+
+
 def test_story_numbers_and_page_are_written_and_the_story_gives_the_same_numbers(tmp_path: Path) -> None:
     story, measures, page = (tmp_path / name for name in ("story.jsonl", "numbers.json", "page.html"))
     told = run("simulate", QUICK, "--log", story, "--json", measures, "--report", page)

@@ -60,7 +60,8 @@ IMPURE_CALLS = {
 }
 #: The one exception, with its reason.
 PURE_EXCEPTIONS = {
-    "core/kernel.py": {"os", "sys", "pathlib"},  # names the folder of compiled code by a hash of the sources
+    # names the folder of compiled code by a hash of the sources, and holds it while it is used
+    "core/kernel.py": {"os", "sys", "pathlib", "fcntl"},
 }
 
 #: A library is imported in its one room only, so that it can be replaced there.

@@ -265,3 +265,10 @@ def test_a_bottomless_mapping_is_refused() -> None:
         deep = {"share": "1%", "accounts": {"a": deep}}
     with pytest.raises(BadInput):
         lab_of({"clusters": {"c": {"nodes": 1, "gpus_per_node": 8}}, "accounts": {"a": deep}})
+
+
+def test_a_lab_has_a_cluster() -> None:
+    with pytest.raises(
+        BadInput, match=r"lab: clusters: found \{\}; allowed: at least one cluster and at most 62"
+    ):
+        lab_of({"clusters": {}}, file="lab")

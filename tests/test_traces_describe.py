@@ -52,6 +52,13 @@ def test_the_numbers(trace):
     assert ends == {"finished": 2, "failed": 1, "cancelled": 1}
 
 
+def test_of_one_instant_no_mean_is_told(tmp_path):
+    (tmp_path / "one.csv").write_text("job,submit,runtime,gpus\na,5,3600,8\nb,5,60,1\n")
+    told = describe(read_trace(tmp_path / "one.csv", "csv"), gpus=16)
+    assert (told.span_s, told.mean_gpus_wanted, told.offered_load) == (0, None, None)
+    draw(told, tmp_path / "one.png")
+
+
 def test_hours_and_weekdays_are_local(trace):
     told = describe(trace)
     assert (told.by_hour[0], told.by_hour[13], told.by_hour[23]) == (2, 1, 1)

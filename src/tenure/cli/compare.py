@@ -32,7 +32,7 @@ def compare(
 
     results = screen.Results(json, report, inputs=(scenario,))
     settings = options.assignments(set_)
-    screen.say_lookback(stage.read(scenario, None, settings))
+    script = stage.read(scenario, None, settings)
     with screen.progress() as moved:
         compared = comparing.compare(
             scenario,
@@ -43,6 +43,7 @@ def compare(
             progress=moved,
             keep=results.json_path,
         )
+    screen.say_lookback(script)
     screen.warn(compared.warnings)
     if report is not None:
         comparing.write_page(compared, report)

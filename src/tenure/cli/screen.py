@@ -86,7 +86,7 @@ def warn(warnings: list[str]) -> None:
 
 
 def say_lookback(script: Script) -> None:
-    """Where nobody said how far back use counts, say what holds before anything is played."""
+    """Where nobody said how far back use counts, say what holds: once all that was given is right."""
     if not script.lookback_given:
         warn([f"no lookback is given: use counts for {script.lookback}"])
 

@@ -36,9 +36,11 @@ def simulate(
         raise typer.BadParameter("needs --log FILE.jsonl to write them to", param_hint="--log-waits")
     results = screen.Results(json, log, report, inputs=(scenario,))
     script = stage.read(scenario, policy, options.assignments(set_), seed)
+    with screen.progress(compiles=False) as moved:
+        ready = stage.build(script, moved)
     screen.say_lookback(script)
     with screen.progress() as moved:
-        played = replay.replay(script, log_waits=log_waits, progress=moved)
+        played = replay.replay(ready, log_waits=log_waits, progress=moved)
     screen.warn(played.warnings)
     if log is not None:
         replay.write_log(played, log)

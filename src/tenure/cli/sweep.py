@@ -42,7 +42,7 @@ def sweep(
 
     results = screen.Results(json, report, inputs=(scenario,))
     values = options.value_lists(set_)
-    screen.say_lookback(stage.read(scenario, policy, {key: listed[0] for key, listed in values.items()}))
+    script = stage.read(scenario, policy, {key: listed[0] for key, listed in values.items()})
     with screen.progress() as moved:
         swept = sweeping.sweep(
             scenario,
@@ -54,6 +54,7 @@ def sweep(
             progress=moved,
             keep=results.json_path,
         )
+    screen.say_lookback(script)
     screen.warn(swept.warnings)
     if report is not None:
         comparing.write_page(swept, report)

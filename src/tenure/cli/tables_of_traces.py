@@ -45,10 +45,15 @@ def _headline(trace: Mapping[str, Any]) -> Text:
     text.append(f" · submitted over {duration(trace['span_s'])}")
     if trace["start"]:
         text.append(f" from {trace['start']} on")
-    text.append(f"\nIn use at the mean, were nobody to wait: {significant(trace['mean_gpus_wanted'])} GPUs")
-    if trace["offered_load"] is not None:
-        text.append(f", {percent(trace['offered_load'])} of {count(trace['gpus'])}")
-    text.append(".")
+    if trace["mean_gpus_wanted"] is None:
+        text.append("\nAll is submitted at one instant: a mean use cannot be told.")
+    else:
+        text.append(
+            f"\nIn use at the mean, were nobody to wait: {significant(trace['mean_gpus_wanted'])} GPUs"
+        )
+        if trace["offered_load"] is not None:
+            text.append(f", {percent(trace['offered_load'])} of {count(trace['gpus'])}")
+        text.append(".")
     if trace["with_min_runtime"] or trace["with_max_runtime"]:
         text.append(
             f" {count(trace['with_min_runtime'])} jobs name a min_runtime,"

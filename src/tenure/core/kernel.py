@@ -5,7 +5,8 @@ alone where it is not (or where `TENURE_PLAIN=1`). Both give the same bits: no f
 
 numba's own cache keys a kernel by its *own* file, so editing a kernel that another file calls would go on
 answering from old code. The cache folder here is named by a hash of all sources of the package and of the
-flags, so a changed line anywhere, another numba or a bounds-checked run starts a folder of its own.
+flags, so a changed line anywhere, another numba or a bounds-checked run starts a folder of its own. Each
+process holds its folder by a lock for as long as it lives; `service/readiness.py` clears away old ones.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PACKAGE = Path(__file__).resolve().parent.parent
 KERNEL_ROOMS = ("core", "simulator")
+IN_USE = "in-use"  #: the file in a cache folder that processes using it have locked
 FLAGS = ("NUMBA_BOUNDSCHECK", "NUMBA_OPT", "NUMBA_CPU_NAME", "NUMBA_DISABLE_JIT")
 
 
@@ -37,16 +39,29 @@ def sources_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def _cache_root() -> Path:
+def cache_root() -> Path:
+    """Where the folders of compiled code lie, one for each state of the sources."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(os.environ.get("TENURE_CACHE", os.path.join(home, "tenure", "kernels")))
+
+
+def _hold(folder: Path) -> None:
+    """Lock the folder, shared, until this process ends; without locks or leave to write nothing is done."""
+    try:
+        import fcntl
+
+        folder.mkdir(parents=True, exist_ok=True)
+        fcntl.flock(os.open(folder / IN_USE, os.O_RDWR | os.O_CREAT, 0o666), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        os.utime(folder)
+    except (ImportError, OSError):
+        return
 
 
 def _compilers() -> tuple[Callable[[F], F], Callable[[F], F]] | None:
     """(for kernels, for entries), or None where everything stays plain."""
     if os.environ.get("TENURE_PLAIN") == "1":
         return None
-    os.environ["NUMBA_CACHE_DIR"] = str(_cache_root() / sources_digest())
+    os.environ["NUMBA_CACHE_DIR"] = str(cache_root() / sources_digest())
     try:
         import numba
     except ImportError:  # the live scheduler needs no compiler: the plain path decides the same
@@ -54,6 +69,7 @@ def _compilers() -> tuple[Callable[[F], F], Callable[[F], F]] | None:
     from tenure.core.compiler import PARTS
 
     numba.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]
+    _hold(Path(numba.config.CACHE_DIR))
     if PARTS is None:
         whole = numba.njit(cache=True, error_model="numpy", nogil=True)
         return whole, whole

@@ -11,7 +11,7 @@ from tenure.core.words import NEVER_S
 from tenure.service import stage
 from tenure.service.audits import Audited, audited
 from tenure.service.outputs import placed
-from tenure.service.stage import ProgressCall, Script, Source, Stage
+from tenure.service.stage import ProgressCall, Source, Stage
 from tenure.simulator.simulate import Played, play
 from tenure.story.jsonl import write_story
 
@@ -32,12 +32,12 @@ def simulate(
     `set_`: changes by key, such as `policy.lookback`. `log_waits`: every change of the reason a job waits
     for goes into the story. Raises BadInput where a file or a setting is wrong.
     """
-    return replay(stage.read(source, policy, set_, seed), log_waits=log_waits, progress=progress)
+    ready = stage.build(stage.read(source, policy, set_, seed), progress)
+    return replay(ready, log_waits=log_waits, progress=progress)
 
 
-def replay(script: Script, *, log_waits: bool = False, progress: ProgressCall | None = None) -> Audited:
-    """As `simulate`, of a scenario that is read already."""
-    ready = stage.build(script, progress)
+def replay(ready: Stage, *, log_waits: bool = False, progress: ProgressCall | None = None) -> Audited:
+    """As `simulate`, of a scenario whose world is built already."""
     played = perform(ready, log_waits=log_waits, progress=progress)
     if progress is not None:
         progress(PLAYED, "measuring")
@@ -52,7 +52,7 @@ def replay(script: Script, *, log_waits: bool = False, progress: ProgressCall | 
         audited(played.story, measures),
         warnings=ready.warnings,
         import_report=None if report is None else report.to_dict(),
-        scenario=script.text,
+        scenario=ready.script.text,
     )
 
 

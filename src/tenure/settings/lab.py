@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator
 
 from tenure.core.columns import WHOLE
 from tenure.core.policy import Policy
@@ -68,20 +68,20 @@ class AccountFile(Checked):
     max_gpus: Limit | None = None
 
 
+def _some_clusters(clusters: dict[str, ClusterFile]) -> dict[str, ClusterFile]:
+    if not 1 <= len(clusters) <= MOST_CLUSTERS:
+        raise ValueError(f"at least one cluster and at most {MOST_CLUSTERS}, such as {{mars: {{nodes: 2}}}}")
+    return clusters
+
+
 class LabFile(Checked):
     """The file, each value checked by itself."""
 
     lab: Name = "lab"
-    clusters: dict[Name, ClusterFile] = Field(min_length=1)
+    clusters: Annotated[dict[Name, ClusterFile], AfterValidator(_some_clusters)]
     accounts: dict[Name, AccountFile] = {}
     policy: dict[str, Any] = {}
     live: LiveFile = LiveFile()
-
-    @model_validator(mode="after")
-    def _some_clusters(self) -> Self:
-        if len(self.clusters) > MOST_CLUSTERS:
-            raise ValueError(f"at most {MOST_CLUSTERS} clusters")
-        return self
 
 
 class Node(NamedTuple):

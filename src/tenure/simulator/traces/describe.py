@@ -27,7 +27,8 @@ class Description:
     """All numbers of a description. Shares are parts of 1; `gpu_h` is GPU-hours of the jobs' runtimes.
 
     `clock` says what hours and weekdays mean: `local` (the trace has dates) or `since second 0`.
-    `offered_load` is GPU-hours over what `gpus` hold between the first and the last submission.
+    `offered_load` is GPU-hours over what `gpus` hold between the first and the last submission; None, as are
+    `mean_gpus_wanted`, where all is submitted at one instant.
     """
 
     file: str
@@ -39,7 +40,7 @@ class Description:
     span_s: int
     jobs: int
     gpu_h: float
-    mean_gpus_wanted: float
+    mean_gpus_wanted: float | None
     gpus: int | None
     offered_load: float | None
     sizes: list[dict[str, Any]]  #: {gpus, jobs, jobs_share, gpu_h, gpu_h_share}
@@ -72,7 +73,7 @@ def describe(trace: Trace, *, gpus: int | None = None, timezone: str = "UTC") ->
     runtime = rows["runtime_s"]
     gpu_s = runtime * rows["gpus"]
     total = int(gpu_s.sum())
-    span = max(trace.span_s, 1)
+    mean_gpus = total / trace.span_s if trace.span_s > 0 else None
     hours = _week_hours(trace, timezone)
     return Description(
         file=trace.report.file,
@@ -84,9 +85,9 @@ def describe(trace: Trace, *, gpus: int | None = None, timezone: str = "UTC") ->
         span_s=trace.span_s,
         jobs=len(rows),
         gpu_h=total / HOUR_S,
-        mean_gpus_wanted=total / span,
+        mean_gpus_wanted=mean_gpus,
         gpus=gpus,
-        offered_load=None if gpus is None else total / (span * gpus),
+        offered_load=None if gpus is None or mean_gpus is None else mean_gpus / gpus,
         sizes=_sizes(rows["gpus"], gpu_s, total),
         runtime_s=_spread(runtime),
         wait_s=_waits(trace),

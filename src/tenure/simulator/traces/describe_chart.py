@@ -58,8 +58,10 @@ def _headline(description: Description) -> str:
     days = description.span_s / 86400
     text = (
         f"{Path(description.file).name}: {description.jobs:,} jobs in {days:,.1f} days, "
-        f"{description.gpu_h:,.0f} GPU-hours, {description.mean_gpus_wanted:,.0f} GPUs wanted on average"
+        f"{description.gpu_h:,.0f} GPU-hours"
     )
+    if description.mean_gpus_wanted is not None:
+        text += f", {description.mean_gpus_wanted:,.0f} GPUs wanted on average"
     if description.offered_load is not None:
         text += f" ({description.offered_load:.0%} of {description.gpus:,})"
     return text
