@@ -41,6 +41,7 @@ ENDS = {
     "timed_out": {"timed_out"},
     "node_down": {"node_failed"},
 }
+NEAR = 1e-6
 STATES = {"up", "down", "draining", "drained", "repairing", "testing"}
 
 
@@ -230,10 +231,34 @@ class Checker:
                 self.says(line, "S10", f"{job.id} is protected until {told}, not {until_s}")
             return until_s, until_s
         if told is None and job.min_runtime_s:
+            self.within_quota(line, job)
             return NEVER_S, until_s
         if told != t:
             self.says(line, "S10", f"{job.id} is protected until {told}, neither for good nor not at all")
         return t, t
+
+    def within_quota(self, line: Mapping[str, Any], job: Job) -> None:
+        """Policy `priority`: what is kept for good is within its account's part of the healthy GPUs."""
+        cluster, kept = line["cluster"], job.gpus
+        for other in self.jobs.values():
+            attempt = other.attempt
+            if attempt and other.account == job.account and attempt.protected_until_s == NEVER_S:
+                if (
+                    attempt.stopping is None
+                    and self.facts.nodes[next(iter(attempt.nodes))].cluster == cluster
+                ):
+                    kept += other.gpus
+        quota = self.shares.of(job.account, cluster) * self.healthy_gpus(cluster)
+        if kept > quota + NEAR:
+            self.says(line, "S10", f"{job.account} would keep {kept} GPUs for good, its quota is {quota:g}")
+
+    def healthy_gpus(self, cluster: str) -> int:
+        there = (n for n in self.facts.nodes.values() if n.cluster == cluster)
+        return sum(
+            n.gpus
+            for n in there
+            if self.state[n.name] == "up" or (self.state[n.name] != "down" and self.used[n.name] > 0)
+        )
 
     def shape(self, line: Mapping[str, Any], job: Job) -> None:
         """S18 and what a job may ask for: whole gangs, one node up to a node's size, its own wishes."""

@@ -119,7 +119,7 @@ class Promises:
                 self.says(
                     line, "S12", f"{victim.id} is stopped for {taker.id} of its own account, not planned"
                 )
-            elif victim.gpus >= taker.gpus and not self.lent(taker, victim):
+            elif victim.gpus >= taker.gpus and (line["rule"] == "over_limit" or not self.lent(taker, victim)):
                 self.says(line, "S12", f"{victim.id} is as large as {taker.id}, the gang of its own account")
         taking = self.takings.setdefault(taker.id, Taking())
         facts = self.checker.facts
@@ -147,6 +147,8 @@ class Promises:
         for promise in self.open.values():
             promise.later.add(job.id)
         taking = self.takings.pop(job.id, None)
+        if taking and self.checker.facts.quotas and line["protected_until_s"] is not None:
+            self.says(line, "S12", f"others were stopped for {job.id}, which starts beyond its quota")
         if taking and not taking.excused:
             for victim, nodes, anywhere in taking.victims:
                 if not anywhere and not nodes & set(line["nodes"]):

@@ -34,6 +34,15 @@ class Shares:
             self.now[path][name] = part(line["new"])
         self.touched = True
 
+    def of(self, account: str, cluster: str) -> float:
+        """The part of a cluster that is due to work given to this account itself: what its children leave it."""
+        names = account.split("/")
+        whole = 1.0
+        for depth in range(1, len(names) + 1):
+            whole *= self.now["/".join(names[:depth])].get(cluster, 0.0)
+        below = [p for p in self.now if p.startswith(f"{account}/") and p.count("/") == len(names)]
+        return whole * max(0.0, 1 - sum(self.now[p].get(cluster, 0.0) for p in below))
+
     def after(self, line: Mapping[str, Any]) -> None:
         if not self.touched:
             return
