@@ -35,7 +35,7 @@ class Shares:
         self.touched = True
 
     def of(self, account: str, cluster: str) -> float:
-        """The part of a cluster that is due to work given to this account itself: what its children leave it."""
+        """The part of a cluster that is for work given to this account itself: what its children leave."""
         names = account.split("/")
         whole = 1.0
         for depth in range(1, len(names) + 1):

@@ -17,6 +17,7 @@ from tenure.core.fit import ends_before_closing
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import claim, give_up_claim, notice, start, stop
 from tenure.core.plan_gang import PLANS, unplan
+from tenure.core.pledges import kept_for_claims
 from tenure.core.victims import AVOIDED, NOT_FOUND, drop_picks, pick
 from tenure.core.words import NONE, Cause, NodeState, Phase, Rule
 
@@ -85,24 +86,6 @@ def take_place(lab, board, policy, cluster, job, n_victims, rule, now_s):
 
 
 @kernel
-def _kept_for_others(lab, board, job, node):
-    """S14: free GPUs of the node that are there for other claims: what they need beyond what is to come."""
-    stays, posts = board.stays, board.posts
-    kept = 0
-    for k in range(board.counts.n_claims[0]):
-        other = board.claims[k]
-        if other == job or stays.n_nodes[other] > 1 or stays.node[other] != node:
-            continue
-        needed = stays.gpus[other]
-        for m in range(posts.n_jobs[node]):
-            victim = board.on_node[node, m]
-            if stays.phase[victim] == STOPPING and stays.taker[victim] == other:
-                needed -= stays.gpus[victim] if stays.n_nodes[victim] == 1 else lab.nodes.gpus[node]
-        kept += max(0, needed)
-    return kept
-
-
-@kernel
 def _is_clear(lab, board, job):
     stays, posts = board.stays, board.posts
     if stays.n_nodes[job] == 1:
@@ -111,7 +94,7 @@ def _is_clear(lab, board, job):
             return False
         if posts.pledged[node] == stays.gpus[job]:
             return True
-        return posts.free[node] - _kept_for_others(lab, board, job, node) >= stays.gpus[job]
+        return posts.free[node] - kept_for_claims(lab, board, node, job) >= stays.gpus[job]
     node = stays.node[job]
     while node != NONE:
         if posts.free[node] < lab.nodes.gpus[node]:

@@ -11,6 +11,7 @@ from tenure.core.board import KINDS, PLAIN, POOL, PROMISED
 from tenure.core.contract import protection_s
 from tenure.core.kernel import kernel
 from tenure.core.order import entitle
+from tenure.core.pledges import kept_for_claims
 from tenure.core.say import name_node, say, two_ratios
 from tenure.core.usage import change_charge
 from tenure.core.waiting import add_demand, rest, stop_waiting, wait
@@ -66,8 +67,7 @@ def recount(board, lab, node):
     cluster = lab.nodes.cluster[node]
     if posts.counted[node]:
         rooms[cluster * KINDS + posts.kind[node], posts.avail[node]] -= 1
-    avail = posts.free[node] - max(0, posts.pledged[node] - posts.freeing[node])
-    posts.avail[node] = max(0, avail)
+    posts.avail[node] = max(0, posts.free[node] - kept_for_claims(lab, board, node, NONE))
     kind = PLAIN
     if posts.plan[node] != NONE:
         kind = PROMISED
@@ -123,6 +123,9 @@ def claim(lab, board, job, cluster, rule, now_s):
     stays.phase[job], stays.since_s[job] = CLAIMING, now_s
     _count_running(lab, board, job, 1)
     hold_gpus(lab, board, job, 1)
+    n = board.counts.n_claims[0]
+    board.claims[n] = job
+    board.counts.n_claims[0] = n + 1
     row = say(board, SAY_CLAIMED, job, now_s)
     board.out.rule[row] = rule
     board.out.x[row] = stays.gpus[job]
@@ -144,14 +147,11 @@ def claim(lab, board, job, cluster, rule, now_s):
             last = node
             name_node(board, row, node, lab.nodes.gpus[node])
             recount(board, lab, node)
-    n = board.counts.n_claims[0]
-    board.claims[n] = job
-    board.counts.n_claims[0] = n + 1
 
 
 @kernel
 def _unpledge(lab, board, job):
-    """Give back the pledge of a claiming job, on its node or along its chain."""
+    """Give back the pledge of a job whose claim is forgotten, on its node or along its chain."""
     stays, posts = board.stays, board.posts
     if stays.n_nodes[job] == 1:
         posts.pledged[stays.node[job]] -= stays.gpus[job]
@@ -180,8 +180,8 @@ def forget_claim(board, job):
 @kernel
 def give_up_claim(lab, board, job, phase, now_s):
     """The hold ends without a start: back to waiting, or to `phase` if it leaves."""
-    _unpledge(lab, board, job)
     forget_claim(board, job)
+    _unpledge(lab, board, job)
     _count_running(lab, board, job, -1)
     hold_gpus(lab, board, job, -1)
     board.stays.node[job] = NONE
@@ -210,8 +210,8 @@ def start(lab, board, policy, job, cluster, rule, now_s):
     stays, posts = board.stays, board.posts
     claimed = stays.phase[job] == CLAIMING
     if claimed:
-        _unpledge(lab, board, job)
         forget_claim(board, job)
+        _unpledge(lab, board, job)
     else:
         stop_waiting(lab, board, job)
         move_demand(lab, board, job, cluster)
@@ -295,14 +295,14 @@ def stop(lab, board, policy, job, cause, taker, rule, now_s):
         mine = board.standings.ratio[base + stays.account[taker]]
         out.y[row] = two_ratios(mine, board.standings.ratio[base + stays.account[job]])
     _quit_running(lab, board, job)
+    stays.phase[job], stays.cause[job] = STOPPING, cause
+    stays.taker[job] = taker
     node = stays.node[job]
     for _ in range(stays.n_nodes[job]):
         gpus = stays.gpus[job] if stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
         posts.freeing[node] += gpus
         recount(board, lab, node)
         node = posts.next_of_gang[node]
-    stays.phase[job], stays.cause[job] = STOPPING, cause
-    stays.taker[job] = taker
     stays.stop_s[job] = now_s + grace_s
     if cause == CAUSE_PREEMPTED:
         stays.evicted[job] = True

@@ -119,13 +119,25 @@ def _set_posts(lab: Lab, board: Board, record: Record) -> None:
     np.subtract.at(posts["free"], held["node"], held["gpus"])
     np.add.at(posts["freeing"], held["node"][stopping], held["gpus"][stopping])
     np.add.at(posts["pledged"], record.claimed["node"], record.claimed["gpus"])
-    posts["avail"] = np.maximum(0, posts["free"] - np.maximum(0, posts["pledged"] - posts["freeing"]))
     for job, node in zip(held["job"].tolist(), held["node"].tolist()):
         board.on_node[node, posts["n_jobs"][node]] = job
         posts["n_jobs"][node] += 1
     claims = list(dict.fromkeys(record.claimed["job"].tolist()))
     board.claims[: len(claims)] = claims
     board.counts["n_claims"] = len(claims)
+    posts["avail"] = np.maximum(0, posts["free"] - _kept_for_claims(board, record))
+
+
+def _kept_for_claims(board: Board, record: Record) -> NDArray[np.int64]:
+    """S14, by node: what each claim needs beyond what its own stops will free; of a gang's, what any will."""
+    stays, held, kept = board.stays, record.held, np.zeros(len(board.posts), np.int64)
+    stopping = held[stays["phase"][held["job"]] == STOPPING]
+    for claim in record.claimed:
+        here = stopping[stopping["node"] == claim["node"]]
+        if stays["n_nodes"][claim["job"]] == 1:
+            here = here[stays["taker"][here["job"]] == claim["job"]]
+        kept[claim["node"]] += max(0, int(claim["gpus"]) - int(here["gpus"].sum()))
+    return kept
 
 
 def _set_chains(board: Board, record: Record) -> None:

@@ -35,9 +35,12 @@ def _within_quota(lab, board, cluster, job):
     if not board.stays.budgeted[job]:
         return False
     row = _row(lab, board, cluster, job)
-    return (board.standings.protected[row] + board.stays.gpus[job]) * UGPU <= board.standings.entitled_ugpu[
-        row
-    ]
+    kept = board.standings.protected[row] + board.stays.gpus[job]
+    for k in range(board.counts.n_claims[0]):  # made within the quota: protected as soon as they start
+        other = board.claims[k]
+        if board.stays.cluster[other] == cluster and board.stays.account[other] == board.stays.account[job]:
+            kept += board.stays.gpus[other]
+    return kept * UGPU <= board.standings.entitled_ugpu[row]
 
 
 @kernel
