@@ -156,6 +156,15 @@ def test_a_job_whose_dependency_failed_is_cancelled_with_that_reason(small: Smal
     assert small.phase(easy) == Phase.RUNNING
 
 
+def test_a_job_held_back_for_another_may_be_held_by_a_person_too(small: Small) -> None:
+    first = small.submit(runtime=600)
+    second = small.submit(after=[first])
+    assert small.ask("hold", second, reason="not yet").ok
+    small.to(700)
+    assert small.phase(second) == Phase.HELD
+    assert small.ask("release", second).body["phase"] == "running"
+
+
 def test_a_dependency_on_what_has_ended_long_ago_holds_at_once(small: Small) -> None:
     first = small.submit(runtime=60)
     small.to(60)

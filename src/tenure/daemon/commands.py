@@ -229,8 +229,12 @@ class Desk:
 
     def hold(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Do not consider it."""
-        rows = [row for row in self._named(subject) if self.book.phase(row) in WAITS]
-        if not rows:
+        named = self._named(subject)
+        rows = [row for row in named if self.book.phase(row) in WAITS]
+        kept = [row for row in named if self.book.cards[row].held_by in (AFTER, ARRAY)]
+        for row in kept:  # held back already: now by a person, too
+            self._change(row, held_by=by, detail=str(body.get("reason") or ""))
+        if not rows and not kept:
             raise Refused(f"job {subject} does not wait: nothing to hold")
         for row in rows:
             note = self.news.note(by=by, reason=body.get("reason"))
@@ -288,12 +292,16 @@ class Desk:
 
     def settle_dependencies(self) -> None:
         """Jobs whose dependencies hold by now are let go; those of which one never will are cancelled."""
+        full: set[str] = set()  #: arrays of which no more elements may be under way
         for row in sorted(self.book.held_after):
             card = self.book.cards[row]
             if self.book.phase(row) != Phase.HELD or card.held_by not in (AFTER, ARRAY):
                 continue
             if card.held_by == ARRAY:
-                self.let_go(row, ARRAY, "another element of its array is over")
+                if card.array not in full:
+                    self.let_go(row, ARRAY, "another element of its array is over")
+                    if self._is_full(row) is not None:
+                        full.add(card.array)
                 continue
             try:
                 found = [self.holds(one) for one in card.after]
