@@ -104,7 +104,8 @@ class SlurmSite:
     def __init__(self, folder: Path, *, nodes: int = 64, gpus: int = 8, worker: int = 0) -> None:
         self.folder, self.gpus = folder, gpus
         self.nodes = [f"n{number:03d}" for number in range(1, nodes + 1)]
-        self.base = free_block(nodes + 8, 20000 + 4000 * worker)
+        # two runs of the tests may begin at once: each looks from elsewhere
+        self.base = free_block(nodes + 8, 20000 + 4000 * worker + os.getpid() % 40 * 97)
         self.options = dict(OPTIONS)
         self.conf = folder / "etc" / "slurm.conf"
         self.env = {
