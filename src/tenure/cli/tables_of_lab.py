@@ -6,12 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from tenure.cli.figures import NOTHING, count, duration, gpu_hours, percent, significant
+from tenure.cli.fitting import Cell, Column, fitted
 from tenure.cli.tables import put, simple_table, tree_rows
 from tenure.cli.tables_of_jobs import WIDE, day
 
@@ -23,29 +22,17 @@ STATE_STYLE = {"up": "green", "down": "red"}
 
 def nodes(console: Console, nodes: Sequence[Node]) -> None:
     """A node a row."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
-    table.add_column("node", no_wrap=True, overflow="ellipsis")
-    table.add_column("state", no_wrap=True)
-    table.add_column("free", justify="right", no_wrap=True)
-    table.add_column("GPUs", justify="right", no_wrap=True)
-    table.add_column("type", no_wrap=True)
-    table.add_column("jobs", no_wrap=True, overflow="ellipsis", ratio=1)
-    table.add_column("why", no_wrap=True, overflow="ellipsis", ratio=1)
+    columns = [Column("node"), Column("state"), Column("free", right=True), Column("GPUs", right=True)]
+    columns += [Column("type", least=4), Column("jobs", least=8), Column("why", least=12)]
+    rows: list[list[Cell]] = []
     for node in nodes:
         state = Text(node.state, style=STATE_STYLE.get(node.state, "yellow"))
         why = node.reason if node.seen else "not seen by the engine"
         if node.empty_by is not None and node.jobs:
             why = f"empty by {day(node.empty_by)}: {why}"
-        table.add_row(
-            node.node,
-            state,
-            count(node.free),
-            count(node.gpus),
-            node.gpu or NOTHING,
-            " ".join(node.jobs) or NOTHING,
-            why or NOTHING,
-        )
-    console.print(table)
+        cells = [count(node.free), count(node.gpus), node.gpu or NOTHING, " ".join(node.jobs) or NOTHING]
+        rows.append([node.node, state, *cells, why or NOTHING])
+    console.print(fitted(console, columns, rows))
 
 
 def reservations(console: Console, told: Sequence[Reservation]) -> None:
@@ -82,28 +69,27 @@ def accounts(console: Console, told: Accounts) -> None:
                 significant(one.target),
                 percent(one.ratio),
                 gpu_hours(one.left_gpu_h),
-                gpu_hours(one.debt_gpu_h),
+                gpu_hours(one.debt_gpu_h if abs(one.debt_gpu_h) >= 0.05 else 0.0),
             ]
             more = [significant(one.entitlement), count(one.unbudgeted)] if wide else []
             table.add_row(*cells, *more, gpu_hours(one.forecast_gpu_h))
         table.caption = (
-            "used: of what it was entitled to; owed below 0: in credit; next: what it gets in as long a time"
-            "\nto come, if demand, shares and nodes stay as they are"
+            "used: of what it was entitled to; owed below 0: in credit; next: what it gets in"
+            "\nas long a time to come, if demand, shares and nodes stay as they are"
         )
         put(console, table)
 
 
 def tokens(console: Console, tokens: Sequence[Token]) -> None:
     """A token a row."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
-    for name in ("id", "user", "may", "created", "expires"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
-    table.add_column("note", overflow="ellipsis", no_wrap=True, ratio=1)
+    columns = [Column("id"), Column("user", least=6), Column("may"), Column("created")]
+    columns += [Column("expires"), Column("note", least=8)]
+    rows = []
     for one in tokens:
         ends = f"revoked {day(one.revoked)}" if one.revoked else day(one.expires) if one.expires else "never"
         may = "everything" if one.admin else "own jobs"
-        table.add_row(one.id, one.user, may, day(one.created), ends, one.note)
-    console.print(table)
+        rows.append([one.id, one.user, may, day(one.created), ends, one.note])
+    console.print(fitted(console, columns, rows))
 
 
 def doctor(console: Console, findings: Sequence[Finding]) -> None:
