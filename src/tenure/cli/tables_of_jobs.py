@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tenure.cli.figures import NOTHING, count, duration, gpu_hours, percent, significant
+from tenure.cli.fitting import Cell, Column, fitted
 from tenure.cli.tables import put, simple_table
 
 if TYPE_CHECKING:
@@ -96,23 +97,18 @@ def queue(console: Console, told: Queue) -> None:
         console.print("No job matches." if told.total == 0 else f"{count(told.total)} jobs match.")
         return
     wide = console.width >= WIDE
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
-    table.add_column("job", no_wrap=True)
-    table.add_column("account", no_wrap=True, overflow="ellipsis", ratio=2, min_width=8)
-    table.add_column("user", no_wrap=True, overflow="ellipsis", max_width=12)
-    if wide:
-        table.add_column("name", no_wrap=True, overflow="ellipsis", ratio=1, max_width=20)
-    table.add_column("GPUs", justify="right", no_wrap=True)
-    table.add_column("min", justify="right", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    table.add_column("for", justify="right", no_wrap=True)
-    table.add_column("why, where", no_wrap=True, overflow="ellipsis", ratio=2, min_width=12)
+    columns = [Column("job"), Column("account", least=8), Column("user", least=4)]
+    columns += [Column("name", least=6)] if wide else []
+    columns += [Column("GPUs", right=True), Column("min", right=True), Column("state")]
+    columns += [Column("for", right=True), Column("why, where", least=12)]
+    rows: list[list[Cell]] = []
     for job in told.jobs:
-        cells = [job.job, job.account, job.user]
+        cells: list[Cell] = [job.job, job.account, job.user]
         cells += [job.name] if wide else []
         cells += [count(job.gpus), duration(job.min_runtime_s) if job.min_runtime_s else NOTHING]
         state = Text(job.end or job.phase, style=LATE.get(job.phase, ""))
-        table.add_row(*cells, state, _age(job, told.at), _where(job, told.at))
+        rows.append([*cells, state, _age(job, told.at), _where(job, told.at)])
+    table = fitted(console, columns, rows)
     console.print(table)
     if len(told.jobs) < told.total:
         console.print(Text(f"{count(told.total - len(told.jobs))} more: --all shows them", style="dim"))
@@ -120,8 +116,14 @@ def queue(console: Console, told: Queue) -> None:
 
 def _age(job: QueueRow, now: str) -> str:
     if job.waited_s is not None:
-        return duration(job.waited_s)
-    return duration(max(0.0, _seconds(job.since, now))) if job.since else NOTHING
+        return about(job.waited_s)
+    return about(max(0.0, _seconds(job.since, now))) if job.since else NOTHING
+
+
+def about(seconds: float) -> str:
+    """A duration to the minute or the tenth of an hour: nobody reads more of it in a list."""
+    unit_s = 360 if seconds >= 7200 else 60 if seconds >= 120 else 1
+    return duration(round(seconds / unit_s) * unit_s)
 
 
 def _where(job: QueueRow, now: str) -> str:
@@ -136,9 +138,9 @@ def _where(job: QueueRow, now: str) -> str:
     if job.nodes > 1:
         where += f", {job.nodes} nodes"
     if job.leaves_by is not None:
-        return f"{where}, gone within {duration(max(0.0, _seconds(now, job.leaves_by)))}"
+        return f"{where}, gone within {about(max(0.0, _seconds(now, job.leaves_by)))}"
     if left_s > 0:
-        return f"{where}, protected {duration(left_s)}"
+        return f"{where}, protected {about(left_s)}"
     return f"{where}, may be stopped"
 
 
