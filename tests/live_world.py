@@ -59,7 +59,8 @@ class Life:
         return open_ledger(self.folder / "record.sqlite")
 
     def wake_up(self) -> Daemon:
-        """A server that starts anew, over the same record and the same cluster."""
+        """A server that starts anew, over the same record and the same cluster, which forgets the old one."""
+        self.engine._wakes.clear()
         return Daemon(
             self.scenario.lab,
             self.ledger,

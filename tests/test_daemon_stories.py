@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 
 from live_world import Life, first_difference, played_story
 from strategies import scenarios
-from tenure.core.rebuild import rebuild
 from tenure.daemon.patch import keyframe_of, same, state_from
 from tenure.daemon.recover import replay, state_before
 from tenure.daemon.state import book_of, state_of
@@ -31,14 +30,23 @@ tried = settings(
 #: Those that take long to live through are lived for this long.
 UNTIL_S = {"case_02": 20 * HOUR, "case_13": 20 * HOUR}
 FEW = ("case_03", "case_05", "case_11", "case_14", "case_19", "s17", "s19", "s20")
+QUICK = ("case_03", "case_11", "s20")
 
 
 def until(path: Path) -> int | None:
     return next((until_s for name, until_s in UNTIL_S.items() if path.stem.startswith(name)), None)
 
 
-def few() -> list[Path]:
-    return [next(path for path in FILES if path.stem.startswith(name)) for name in FEW]
+def few() -> list[Any]:
+    """Some that show much; those that take long are slow."""
+    return marked([next(path for path in FILES if path.stem.startswith(name)) for name in FEW])
+
+
+def marked(paths: list[Path]) -> list[Any]:
+    return [
+        pytest.param(path, id=path.stem, marks=() if path.stem.startswith(QUICK) else pytest.mark.slow)
+        for path in paths
+    ]
 
 
 def is_open(path: Path) -> bool:
@@ -49,14 +57,14 @@ def is_open(path: Path) -> bool:
 # --- the same decisions -------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("path", [path for path in FILES if is_open(path)], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", marked([path for path in FILES if is_open(path)]))
 def test_a_scenario_is_lived_as_it_is_played(path: Path, tmp_path: Path) -> None:
     life = Life(path, tmp_path, until_s=until(path)).live()
     assert first_difference(life.story(), played_story(path, until(path))) == ""
     assert life.engine.wrongs == []
 
 
+@pytest.mark.slow
 @tried
 @given(scenarios())
 def test_whatever_happens_is_lived_as_it_is_played(
@@ -92,12 +100,13 @@ def check_books(life: Life) -> None:
     assert parts_that_differ(book.core, book.policy, kept, built, book.t) == []
 
 
-@pytest.mark.parametrize("path", few(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", few())
 def test_the_book_of_the_record_is_the_book_kept_up(path: Path, tmp_path: Path) -> None:
     life = Life(path, tmp_path, check=check_books, until_s=8 * HOUR).live()
     assert life.turns >= 3
 
 
+@pytest.mark.slow
 @tried
 @given(scenarios())
 def test_the_book_of_the_record_is_the_book_kept_up_whatever_happens(
@@ -114,16 +123,13 @@ def kill(life: Life) -> None:
     life.daemon = life.wake_up()
 
 
-class DiesBetween:
-    """An engine whose order never arrives: the process dies after the record and before the order."""
-
-
-@pytest.mark.parametrize("path", few(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", few())
 def test_killed_after_every_turn_it_tells_the_same_story(path: Path, tmp_path: Path) -> None:
     life = Life(path, tmp_path, check=kill, until_s=8 * HOUR).live()
     assert first_difference(life.story(), played_story(path, 8 * HOUR)) == ""
 
 
+@pytest.mark.slow
 @tried
 @given(scenarios())
 def test_killed_before_any_order_is_carried_out_it_tells_the_same_story(
@@ -165,12 +171,9 @@ class Mortal(Life):
 # --- decided again ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", few()[:4], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", few()[:4])
 def test_a_recorded_turn_decided_again_is_the_same(path: Path, tmp_path: Path) -> None:
     life = Life(path, tmp_path, until_s=6 * HOUR).live()
     for turn in range(2, life.ledger.last_turn() + 1):
         told = replay(life.ledger, turn, life.scenario.lab, life.policy)
         assert (told.same, told.same_state, told.same_code) == (True, True, True), told
-
-
-__all__ = ["rebuild"]

@@ -11,7 +11,6 @@ import pytest
 
 from live_lab import LAB, Small
 from tenure.core.words import NodeState, Phase
-from tenure.daemon import turn as turns
 from tenure.daemon.run import Daemon
 from tenure.engines.clock import RealClock
 from tenure.engines.fake import CallFault, FakeCluster, Faults
@@ -305,6 +304,3 @@ def test_in_a_thread_a_submission_runs_within_two_seconds_and_survives_a_restart
     assert [attempt.job for attempt in engine.running()] == [answer.body["job"]]
     assert NodeState(int(view.board.posts["state"][0])) == NodeState.UP
     ledger.close()
-
-
-__all__ = ["turns"]
