@@ -40,15 +40,13 @@ def reservations(console: Console, told: Sequence[Reservation]) -> None:
     if not told:
         console.print("no node is reserved")
         return
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
-    for name in ("id", "from", "until", "state"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("nodes", no_wrap=True, overflow="ellipsis", ratio=1)
-    table.add_column("why", no_wrap=True, overflow="ellipsis", ratio=1)
+    columns = [Column("id"), Column("from"), Column("until"), Column("state")]
+    columns += [Column("nodes", least=12), Column("why", least=12)]
+    rows: list[list[Cell]] = []
     for one in told:
         nodes = f"{len(one.nodes)}: {' '.join(one.nodes)}" if len(one.nodes) > 1 else one.nodes[0]
-        table.add_row(one.id, day(one.begins), day(one.ends), one.state, nodes, f"{one.by}: {one.reason}")
-    console.print(table)
+        rows.append([one.id, day(one.begins), day(one.ends), one.state, nodes, f"{one.by}: {one.reason}"])
+    console.print(fitted(console, columns, rows))
 
 
 def accounts(console: Console, told: Accounts) -> None:
