@@ -246,7 +246,9 @@ def measured(server: Server, steady_s: float, *, scale: float) -> dict[str, floa
     total = int((WAITING + RUNNING) * scale)
     found["start, s"] = server.ready_s
     found["memory empty, MB"] = server.memory_mb()
+    cpu = server.cpu_s()
     found["submissions a second"] = submit_many(server, jobs, total, receipt=False)
+    found["CPU of the server for a submission, ms"] = 1e3 * (server.cpu_s() - cpu) / total
     time.sleep(5)
     found["submissions a second, with receipts, at full load"] = submit_many(
         server, jobs, int(400 * scale), receipt=True
@@ -283,6 +285,7 @@ def measured(server: Server, steady_s: float, *, scale: float) -> dict[str, floa
         "debug job longest, s": max(debug),
         "CPU of the server, cores": (server.cpu_s() - cpu) / took,
         "memory, MB": server.memory_mb(),
+        "load average of the machine": os.getloadavg()[0],
     }
     return found
 
