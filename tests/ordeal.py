@@ -436,6 +436,7 @@ class Ordeal:
             self.wrongs.append(f"orphans: {[(one.job, one.attempt) for one in running]}")
         ran: dict[tuple[str, int], Any] = {(one.job, one.attempt): one for one in self.cluster.attempts()}
         spans: dict[tuple[str, int], list[float]] = defaultdict(list)
+        lost = {(line["job"], line["attempt"]) for line in lines if line.get("end") == "node_failed"}
         for line in lines:
             if line["event"] in ("started", "stopped"):
                 spans[line["job"], line["attempt"]].append(line["t"])
@@ -443,8 +444,8 @@ class Ordeal:
             if key not in spans and one.started is not None:
                 self.wrongs.append(f"attempt {key} ran and is not told")
                 continue
-            if self.skewed or one.started is None or one.ended is None or one.node_failed:
-                continue  # instants were shown by a clock that jumped, or are a node's
+            if self.skewed or one.started is None or one.ended is None or key in lost:
+                continue  # instants were shown by a clock that jumped, or a node was called dead
             started, stopped = spans[key]
             if not self.blind and (started > one.started - zero + 1 or stopped > one.ended - zero + 1):
                 self.wrongs.append(

@@ -191,6 +191,27 @@ def test_a_node_that_is_back_takes_nothing_while_given_up_work_runs_there() -> N
     assert reconcile(records(attempts={}, nodes=nodes), seen(attempt())).nodes == []
 
 
+def test_a_node_missing_from_the_answer_is_not_dead_while_work_is_seen_on_it() -> None:
+    told = records(missing={"n1": NOW - 100})
+    found = reconcile(told, seen(attempt(), nodes=()))
+    assert [(one.node, one.state) for one in found.nodes] == [("n1", NodeState.DRAINING)]
+    assert found.ended == []
+    draining = told._replace(nodes={"n1": KnownNode(NodeState.DRAINING, "engine", 8)})
+    assert reconcile(draining, seen(attempt(), nodes=())).nodes == [], "it is said once"
+
+
+def test_the_other_nodes_of_a_gang_take_nothing_while_the_gang_is_seen_there() -> None:
+    nodes = {name: KnownNode(NodeState.UP, "", 8) for name in ("n1", "n2")}
+    gang = known(nodes=frozenset(nodes))
+    shown = seen(
+        attempt()._replace(nodes={"n1": 8, "n2": 8}),
+        nodes=(SeenNode("n1", 8, False), SeenNode("n2", 8, True)),
+    )
+    found = reconcile(records(attempts={("7", 1): gang}, nodes=nodes), shown)
+    assert [(one.node, one.state) for one in found.nodes] == [("n1", DOWN), ("n2", NodeState.DRAINING)]
+    assert "n2" in found.haunted
+
+
 def test_a_node_with_other_gpus_than_the_lab_says_is_remarked_on() -> None:
     found = reconcile(records(), seen(attempt(), nodes=(SeenNode("n1", 4, True), SeenNode("n9", 8, True))))
     assert found.nodes == []

@@ -142,7 +142,8 @@ def reconcile(records: Records, seen: Seen, *, keeps_queue: bool = False) -> Fou
                 ended.append(over)
     alive = [one for one in seen.attempts if one.ended is None]
     nodes = _nodes(records, seen, haunted, missing, remarks)
-    nodes = [_while_seen(told, alive) for told in nodes] + _left_by_gangs(records, nodes, alive, haunted)
+    nodes = [told for one in nodes if (told := _while_seen(records, one, alive)) is not None]
+    nodes += _left_by_gangs(records, nodes, alive, haunted)
     arrivals, left, held, released = _queue(records, seen, missing) if keeps_queue else ([], [], [], [])
     ended.sort(key=lambda one: one.place)
     return Found(
@@ -236,11 +237,12 @@ def _nodes(
     return found
 
 
-def _while_seen(told: NodeNews, alive: Sequence[SeenAttempt]) -> NodeNews:
-    """A node of which the engine does not speak is not dead while it shows work there: it drains."""
-    if told.reason == MISSING and any(told.node in attempt.nodes for attempt in alive):
-        return told._replace(state=NodeState.DRAINING)
-    return told
+def _while_seen(records: Records, told: NodeNews, alive: Sequence[SeenAttempt]) -> NodeNews | None:
+    """A node of which the engine does not speak is not dead while it shows work there: it drains, once."""
+    if told.reason != MISSING or not any(told.node in attempt.nodes for attempt in alive):
+        return told
+    takes_work = records.nodes[told.node].state == NodeState.UP
+    return told._replace(state=NodeState.DRAINING) if takes_work else None
 
 
 def _left_by_gangs(
