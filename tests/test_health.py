@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -275,3 +276,22 @@ def test_a_step_that_could_not_be_written_down_is_asked_for_again() -> None:
 
 def test_a_node_that_is_tested_by_hand_waits_for_a_word() -> None:
     assert findings([NodeNow("n0", "testing", by="pia")], {}, checked=False).steps == []
+
+
+def test_nodes_that_fail_and_must_stay_are_said_loudly_each_time_they_change(
+    sick: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory())
+    fleet = Fleet(*(NodeNow(f"n{i}", "up") for i in range(3)))
+    settings = {"command": [str(sick.parent / "check")], "every": "1s", "failures": 1, "most_drained": "34%"}
+    watch = HealthWatch(HealthCheckFile.model_validate(settings), fleet.seen, fleet.ask, RealClock())
+    try:
+        for i in range(3):
+            (sick / f"n{i}").touch()
+        look_until(watch, lambda: len(watch.told().held_back) == 2)
+        watch.look()
+        assert [node.state for node in fleet.seen()].count("up") == 2
+        assert 1 <= capsys.readouterr().out.count("sick_nodes_kept") <= 3
+    finally:
+        watch.close()
+        structlog.reset_defaults()

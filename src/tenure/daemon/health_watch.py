@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
+import structlog
+
 from tenure.daemon.health import NodeNow, Step, Tally, Verdict, counted, findings
 from tenure.daemon.site_check import check_node
 from tenure.settings.live_file import HealthCheckFile
@@ -100,11 +102,20 @@ class HealthWatch:
             failures=self.check.failures if self.check else 1,
             most_drained=self.check.most_drained if self.check else 0,
         )
-        self._held_back = tuple(found.held_back)
+        self._say_held_back(tuple(found.held_back))
         for step in found.steps:
             self._ask_once(step, named[step.node], now)
         if self.check and not self._stop.is_set():
             self._begin(nodes, now)
+
+    def _say_held_back(self, nodes: tuple[str, ...]) -> None:
+        """Loudly, each time it changes: either the check is wrong or the fleet is."""
+        if nodes != self._held_back:
+            why = "checks took out as many nodes as they may: these fail and stay in service"
+            structlog.get_logger("tenure.health").warning(
+                "sick_nodes_kept", nodes=nodes[:50], n=len(nodes), why=why
+            )
+        self._held_back = nodes
 
     def _hear(self, named: Mapping[str, NodeNow]) -> None:
         for name, (then, future) in list(self._under_way.items()):
