@@ -55,7 +55,7 @@ class Served:
     def wait_until_up(self) -> None:
         until = time.monotonic() + UP_WITHIN_S
         while time.monotonic() < until:
-            found = re.search(r"up at (http://\S+)", "".join(self.said))
+            found = re.search(r"up at (http://[^\s;]+)", "".join(self.said))
             if found:
                 self.url = found[1]
                 return

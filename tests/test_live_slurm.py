@@ -42,9 +42,10 @@ def lab_of(site: SlurmSite, policy: dict[str, Any]) -> dict[str, Any]:
 class Live:
     """The server on the site, which may be killed and started again."""
 
-    def __init__(self, site: SlurmSite, folder: Path, policy: dict[str, Any]) -> None:
+    def __init__(self, site: SlurmSite, folder: Path, policy: dict[str, Any], *, shadow: bool) -> None:
         self.site, self.folder, self.lab = site, folder, lab_of(site, policy)
-        self.served: Served = start_server(folder, self.lab, *OPTIONS)
+        self.options = (*OPTIONS, "--shadow") if shadow else OPTIONS
+        self.served: Served = start_server(folder, self.lab, *self.options)
 
     @property
     def client(self) -> Client:
@@ -55,7 +56,7 @@ class Live:
         self.served.end(signal.SIGKILL)
 
     def again(self) -> None:
-        self.served = start_server(self.folder, self.lab, *OPTIONS)
+        self.served = start_server(self.folder, self.lab, *self.options)
 
     def sbatch(self, account: str, min_runtime: str, *options: str, script: str) -> str:
         return self.site.sbatch(
@@ -85,9 +86,10 @@ class Live:
 def open_live(slurm: SlurmSite, tmp_path: Path) -> Iterator[Callable[..., Live]]:
     opened: list[Live] = []
 
-    def open_it(**policy: Any) -> Live:
+    def open_it(*, shadow: bool = False, **policy: Any) -> Live:
         slurm.clear()
-        opened.append(Live(slurm, tmp_path, {"grace": {"budgeted": "6s", "unbudgeted": "4s"}, **policy}))
+        policy = {"grace": {"budgeted": "6s", "unbudgeted": "4s"}, **policy}
+        opened.append(Live(slurm, tmp_path, policy, shadow=shadow))
         return opened[-1]
 
     yield open_it
@@ -199,3 +201,14 @@ def test_killed_at_any_instant_it_loses_nothing_and_starts_nothing_twice(
         assert sum(one.end == "finished" for one in told.attempts) == 1
         assert all(one.stopped is not None for one in told.attempts)
     assert not live.site.run("squeue", "-h", "-a", "-o", "%i").strip(), "nothing is left at Slurm"
+
+
+def test_a_shadow_decides_and_touches_nothing(open_live: Callable[..., Live]) -> None:
+    live = open_live(shadow=True)
+    jobs = [live.sbatch("vision", "1h", "--gpus=8", script="exec sleep 900") for _ in range(3)]
+    live.until("it would start them", lambda: all(live.phase(job) == "running" for job in jobs))
+    time.sleep(3)
+    for job in jobs:
+        fields = live.site.job(job)
+        assert (fields["JobState"], fields["Priority"], fields["ReqNodeList"]) == ("PENDING", "0", "(null)")
+        assert "AdminComment" not in fields

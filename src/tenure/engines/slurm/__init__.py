@@ -2,5 +2,6 @@
 
 from tenure.engines.slurm.engine import SlurmEngine
 from tenure.engines.slurm.settings import SlurmSettings
+from tenure.engines.slurm.shadow import ShadowSlurm
 
-__all__ = ["SlurmEngine", "SlurmSettings"]
+__all__ = ["ShadowSlurm", "SlurmEngine", "SlurmSettings"]

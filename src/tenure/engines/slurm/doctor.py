@@ -39,7 +39,7 @@ def findings(settings: SlurmSettings, programs: Programs, skew: Skew) -> list[Fi
                 "slurm",
                 False,
                 str(error),
-                "is slurmctld up, and SLURM_CONF (or engine: {slurm: {conf: …}}) right?",
+                "is slurmctld up, and SLURM_CONF (or live: {engine: {slurm: {conf: …}}}) right?",
             )
         ]
     return [
@@ -98,9 +98,7 @@ def _of_partition(
     name: str, partition: Mapping[str, str] | None, nodes: list[Node], shared: Mapping[str, int]
 ) -> list[Finding]:
     if partition is None:
-        remedy = (
-            f"PartitionName={name} Nodes=… State=UP PreemptMode=OFF, or engine: {{slurm: {{partition: …}}}}"
-        )
+        remedy = f"PartitionName={name} Nodes=… State=UP, or live: {{engine: {{slurm: {{partition: …}}}}}}"
         return [("partition", False, f"there is no partition {name}", remedy)]
     up = partition.get("State") == "UP"
     told: list[Finding] = [
@@ -274,6 +272,13 @@ def _clock(ahead_s: float) -> Finding:
 def _of_folder(settings: SlurmSettings) -> list[Finding]:
     if settings.folder is None:
         text = "jobs cannot say that they are done or saved: one that is told to stop is always queued again"
-        return [("folder", None, text, "engine: {slurm: {folder: PATH}}, on a file system all nodes share")]
+        return [
+            (
+                "folder",
+                None,
+                text,
+                "live: {engine: {slurm: {folder: PATH}}}, on a file system all nodes share",
+            )
+        ]
     there = os.access(settings.folder, os.W_OK | os.X_OK)
     return [("folder", there, settings.folder, "" if there else f"mkdir -m 1777 {settings.folder}")]

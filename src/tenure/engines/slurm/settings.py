@@ -21,7 +21,7 @@ def _seconds(low: float, high: float) -> BeforeValidator:
 
 
 class SlurmSettings(Checked):
-    """Keys of `engine: {slurm: …}`. All have defaults."""
+    """Keys of `live: {engine: {slurm: …}}`. All have defaults."""
 
     partition: Name = "tenure"
     conf: Text | None = None  #: SLURM_CONF, where it is not the machine's own

@@ -13,8 +13,11 @@ from tenure.settings.live_file import LocalFile
 ENGINES = ("local", "slurm", "fake")
 
 
-def open_engine(name: str, lab: Lab, data: Path, clock: Clock) -> Engine:
-    """The engine of that name for this lab; it keeps what it must remember in `data`. Raises BadInput."""
+def open_engine(name: str, lab: Lab, data: Path, clock: Clock, *, shadow: bool = False) -> Engine:
+    """The engine of that name for this lab; it keeps what it must remember in `data`. Raises BadInput.
+
+    `shadow`: one that only reads, where the engine has a queue that others live from.
+    """
     told = lab.live.engine.get(name, {})
     if name == "fake":
         from tenure.engines.fake import FakeCluster
@@ -28,7 +31,8 @@ def open_engine(name: str, lab: Lab, data: Path, clock: Clock) -> Engine:
         nodes = {node.name: node.gpus for node in lab.nodes}
         return LocalEngine(data / "local", nodes, clock=clock, settings=settings)
     if name == "slurm":
-        from tenure.engines.slurm import SlurmEngine, SlurmSettings
+        from tenure.engines.slurm import ShadowSlurm, SlurmEngine, SlurmSettings
 
-        return SlurmEngine(checked(SlurmSettings, told, file=lab.file, at=("live", "engine", name)), clock)
+        keys_of_slurm = checked(SlurmSettings, told, file=lab.file, at=("live", "engine", name))
+        return (ShadowSlurm if shadow else SlurmEngine)(keys_of_slurm, clock)
     raise BadInput("--engine", "", shown(name), " | ".join(ENGINES))

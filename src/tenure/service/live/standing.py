@@ -69,7 +69,7 @@ def standing(options: Options, say: Say) -> Iterator[tuple[Desk, socket.socket]]
         except LedgerError as problem:
             raise CannotServe(f"the record cannot be opened: {problem}") from problem
         clock = RealClock()
-        engine = open_engine(options.engine, lab, options.data, clock)
+        engine = open_engine(options.engine, lab, options.data, clock, shadow=options.shadow)
         stack.callback(engine.close)
         # a name of the folder, which is locked: who comes back after a crash leads again at once
         daemon = Daemon(
