@@ -304,3 +304,19 @@ def test_in_a_thread_a_submission_runs_within_two_seconds_and_survives_a_restart
     assert [attempt.job for attempt in engine.running()] == [answer.body["job"]]
     assert NodeState(int(view.board.posts["state"][0])) == NodeState.UP
     ledger.close()
+
+
+def test_starts_are_given_together_to_an_engine_that_takes_them_so(tmp_path: Path) -> None:
+    small, goes = Small(tmp_path), []
+
+    def many(orders: list[Any]) -> list[Any]:
+        goes.append([type(order).__name__ for order in orders])
+        for order in orders:
+            small.engine.carry_out(order)
+        return [None] * len(orders)
+
+    small.engine.carry_out_many = many  # type: ignore[attr-defined]
+    small.ask("submit", spec=small.spec("a", 1, array=16))
+    assert goes == [["Start"] * 16]
+    assert len(small.engine.running()) == 16
+    assert small.ledger.open_orders() == []

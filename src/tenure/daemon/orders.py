@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tenure.daemon.reconcile import Key
 from tenure.engines.protocol import (
     Engine,
+    EngineError,
     EngineUnavailable,
     Enrol,
     Forget,
@@ -26,6 +27,7 @@ KINDS: dict[str, Callable[..., Order]] = {
     kind.__name__.lower(): kind for kind in (Start, Notice, Stop, Forget, Enrol, Withdraw, SetNode)
 }
 
+MOST_AT_ONCE = 100  #: starts given to an engine together
 Settled = tuple[str, str, str]  #: (id, state, detail), as the ledger takes it
 
 
@@ -77,32 +79,45 @@ class OpenOrders:
         `ghosts`: jobs of which an attempt may still run: none is started until it is gone.
         """
         carried = Carried([], [], "")
-        for row in list(self._rows.values()):
-            key = _key(row)
-            if row.id in self.unenrolled:
-                continue
-            if row.kind == "start":
-                if key in self.refused or key[0] in ghosts:
-                    continue
-                if not is_wanted(key):
-                    self._settle(carried, row, "refused", "over before it was carried out")
-                    continue
-            try:
-                engine.carry_out(order_of(row))
-            except EngineUnavailable as error:
-                return carried._replace(silent=str(error) or "no answer")
-            except OrderRefused as error:
-                if row.kind == "enrol":
-                    self.unenrolled[row.id] = str(error)
-                elif row.kind == "start":  # stays open until its end is recorded: a crash forgets nothing
-                    self.refused[key] = (str(error), bool(getattr(error, "node_is_bad", False)))
-                    self._refused_ids[key] = row.id
-                else:
-                    self._settle(carried, row, "refused", str(error))
-                carried.refused.append((row, str(error)))
-            else:
-                self._settle(carried, row, "done", "")
+        rows = [row for row in list(self._rows.values()) if self._is_due(carried, row, is_wanted, ghosts)]
+        while rows:
+            run = _one_go(rows)
+            errors = _carried_out(engine, run)
+            for row, error in zip(run, errors, strict=True):
+                if error is None:
+                    self._settle(carried, row, "done", "")
+                elif isinstance(error, OrderRefused):
+                    self._refused(carried, row, error)
+            silent = next((e for e in errors if e is not None and not isinstance(e, OrderRefused)), None)
+            if silent is not None:
+                return carried._replace(silent=str(silent) or "no answer")
+            del rows[: len(run)]
         return carried
+
+    def _is_due(
+        self, carried: Carried, row: OrderRow, is_wanted: Callable[[Key], bool], ghosts: frozenset[str]
+    ) -> bool:
+        """Whether to carry it out now; a start that nobody wants any more is settled here."""
+        key = _key(row)
+        if row.id in self.unenrolled:
+            return False
+        if row.kind == "start" and (key in self.refused or key[0] in ghosts):
+            return False
+        if row.kind == "start" and not is_wanted(key):
+            self._settle(carried, row, "refused", "over before it was carried out")
+            return False
+        return True
+
+    def _refused(self, carried: Carried, row: OrderRow, error: OrderRefused) -> None:
+        """It will never be. A start or a submission stays open until that is recorded, crash or no crash."""
+        if row.kind == "enrol":
+            self.unenrolled[row.id] = str(error)
+        elif row.kind == "start":
+            self.refused[_key(row)] = (str(error), bool(getattr(error, "node_is_bad", False)))
+            self._refused_ids[_key(row)] = row.id
+        else:
+            self._settle(carried, row, "refused", str(error))
+        carried.refused.append((row, str(error)))
 
     def answered(self, orders: Iterable[str]) -> list[Settled]:
         """The answers to these refused submissions are recorded."""
@@ -127,6 +142,34 @@ class OpenOrders:
     def _settle(self, carried: Carried, row: OrderRow, state: str, detail: str) -> None:
         del self._rows[row.id]
         carried.settled.append((row.id, state, detail))
+
+
+def _one_go(rows: Sequence[OrderRow]) -> list[OrderRow]:
+    """The first, or as many starts as stand together: some engines take those at once."""
+    run = [rows[0]]
+    while run[0].kind == "start" and len(run) < min(len(rows), MOST_AT_ONCE):
+        if rows[len(run)].kind != "start":
+            break
+        run.append(rows[len(run)])
+    return run
+
+
+def _carried_out(engine: Engine, run: Sequence[OrderRow]) -> list[EngineError | None]:
+    """For each, None or why it was not carried out; after one that got no answer the rest is not tried."""
+    many = getattr(engine, "carry_out_many", None)
+    if many is not None and len(run) > 1:
+        return list(many([order_of(row) for row in run]))
+    found: list[EngineError | None] = []
+    for row in run:
+        try:
+            engine.carry_out(order_of(row))
+        except EngineUnavailable as error:
+            return found + [error] * (len(run) - len(found))
+        except OrderRefused as error:
+            found.append(error)
+        else:
+            found.append(None)
+    return found
 
 
 def _key(row: OrderRow) -> Key:
