@@ -323,6 +323,19 @@ def test_an_address_that_is_refused_holds_up_nobody_else(mail: Post) -> None:
     assert "no such person" in courier.told().error or courier.told().sent == 1
 
 
+def test_a_flood_for_one_who_cannot_be_reached_keeps_no_message_from_others(mail: Post) -> None:
+    drawer, clock = Drawer(), Chosen()
+    for n in range(2500):
+        drawer.put("ann", f"line {n}")
+    drawer.put("bo", "two")
+    mail.refused.add("ann@lab.example")
+    courier = Courier("lab", settings(mail=mail_to(mail)), drawer, clock)
+    for _ in range(3):
+        courier.round()
+        clock.at += 1
+    assert [to for to, _ in mail.letters] == ["bo@lab.example"]
+
+
 def test_a_note_nobody_takes_for_days_is_given_up_with_the_reason(web: Web) -> None:
     drawer, clock = Drawer(), Chosen()
     courier = Courier("lab", settings(webhook=web.address, keep="1h"), drawer, clock)

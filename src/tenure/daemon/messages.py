@@ -25,7 +25,10 @@ from tenure.ledger.records import Note
 from tenure.settings.live_file import MailFile, MessagesFile, PersonFile, mail_address
 
 MOST_LINES = 40  #: of notes written out in one message
-MOST_AT_ONCE = 1000
+MOST_AT_ONCE = (
+    1000  #: notes looked at in one round; more where those of nobody reachable stand before others'
+)
+MOST_OF_ALL = 64_000
 ANSWER_S = 10.0  #: a server has so long to answer
 FIRST_RETRY_S, LONGEST_RETRY_S = 5.0, 900.0
 PACE_S = 1.0
@@ -130,6 +133,7 @@ class Courier:
         self._quiet_until: dict[str, float] = {}  # by person: one message a period
         self._tries: dict[str, tuple[int, float]] = {}  # by person and way: failures in a row, next try
         self._held: dict[str, tuple[Message, set[str]]] = {}  # tried, and the ways by which it left
+        self._limit = MOST_AT_ONCE
         self._told = Told(0, 0, 0, "")
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -158,9 +162,10 @@ class Courier:
 
     def round(self) -> None:
         """Deliver what is due now."""
-        now = self._clock.now()
+        now, settled = self._clock.now(), self._told.sent + self._told.failed
         by_person: dict[str, list[Note]] = {}
-        notes = self._outbox.outbox(MOST_AT_ONCE)
+        notes = self._outbox.outbox(self._limit)
+        full = len(notes) >= self._limit
         self._told = self._told._replace(waiting=len(notes))
         for note in notes:
             by_person.setdefault(note.user, []).append(note)
@@ -168,6 +173,10 @@ class Courier:
             if self._stop.is_set():
                 return
             self._to_person(user, theirs, now)
+        if not full:
+            self._limit = MOST_AT_ONCE
+        elif settled == self._told.sent + self._told.failed:
+            self._limit = min(MOST_OF_ALL, 4 * self._limit)
 
     def _to_person(self, user: str, notes: list[Note], now: float) -> None:
         ways = ways_to(user, self._settings)
