@@ -10,14 +10,13 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tenure.core.kernel import sources_digest
 from tenure.core.policy import Policy
 from tenure.daemon.book import Book, make_room
 from tenure.daemon.gather import from_plain
 from tenure.daemon.patch import apply, digest_of, state_from
 from tenure.daemon.state import State, book_of, new_rows
 from tenure.daemon.tell import Teller
-from tenure.daemon.turn import apply_news
+from tenure.daemon.turn import apply_news, code_digest
 from tenure.ledger.ledger import Ledger
 from tenure.settings.lab import Lab
 
@@ -76,7 +75,7 @@ def replay(ledger: Ledger, turn: int, lab: Lab, policy: Policy) -> Replayed:
     decided = Teller(book.lab, policy, book.gpu_types, book.start).lines(book, notes)
     same = [json.loads(line) for line in decided] == [json.loads(line) for line in recorded]
     return Replayed(
-        turn, told.t, same, digest == told.digest, told.code == sources_digest(), recorded, decided
+        turn, told.t, same, digest == told.digest, told.code == code_digest(), recorded, decided
     )
 
 
