@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from tenure.engines.slurm.note import Note
 from tenure.engines.slurm.rows import Job, gpus_of
 from tenure.engines.slurm.settings import SlurmSettings
 from tenure.settings.errors import BadInput, nearest, shown
@@ -102,6 +103,35 @@ def asked(job: Job, settings: SlurmSettings, node_gpus: int) -> Asked:
     return found._replace(spec=spec)
 
 
+class Reader:
+    """`asked` for many jobs again and again: what has not changed since the last look is not read anew."""
+
+    def __init__(self, settings: SlurmSettings) -> None:
+        self._settings = settings
+        self._node_gpus = 0
+        self._last: dict[str, tuple[Job, Asked]] = {}
+        self._now: dict[str, tuple[Job, Asked]] = {}
+
+    def begin(self, node_gpus: int) -> None:
+        """A look begins; `node_gpus`: GPUs of the largest node."""
+        self._last = self._now if node_gpus == self._node_gpus else {}
+        self._node_gpus, self._now = node_gpus, {}
+
+    def __call__(self, job: Job) -> Asked:
+        asks = job._replace(note=_NOTED if job.note is not None else None, **_MOVING)
+        kept = self._last.get(job.id)
+        if kept is None or kept[0] != asks:
+            kept = (asks, asked(job, self._settings, self._node_gpus))
+        self._now[job.id] = kept
+        return kept[1]
+
+
+_NOTED = Note(0, 0, {})
+#: What changes of a job while what it asks for stays.
+_MOVING: dict[str, Any] = {
+    "state": "", "reason": "", "nodes": (), "submitted": 0.0, "started": None, "ended": None, "status": 0,
+    "restarts": 0, "priority": 0,
+}  # fmt: skip
 _LIVE_ONLY = ("checkpoint_every", "saves_when_asked", "restart", "after", "name", "hold")
 
 

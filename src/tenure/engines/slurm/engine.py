@@ -30,7 +30,7 @@ from tenure.engines.protocol import (
     Stop,
     Withdraw,
 )
-from tenure.engines.slurm.asked import asked
+from tenure.engines.slurm.asked import Reader, asked
 from tenure.engines.slurm.doctor import Finding, findings
 from tenure.engines.slurm.enrolment import submitted
 from tenure.engines.slurm.note import Note, written
@@ -84,6 +84,7 @@ class SlurmEngine:
         self.odd = 0  #: lines of squeue and sinfo that could not be read, so far
         self._skew = Skew(self.programs, self.clock)
         self._traces = Traces(self.programs)
+        self._reader = Reader(self.settings)
         self._folder = SharedFolder(self.settings.folder)
         self._lock = threading.RLock()
         self._silent_since: dict[str, float] = {}
@@ -115,7 +116,8 @@ class SlurmEngine:
             self._outputs[job.id] = (job.output, job.user)
         arrays = any("_" in job.id and job.state in WAITS for job in jobs)
         throttles = throttles_of(self.programs, self.settings.partition) if arrays else {}
-        sight = sight_of(jobs, nodes, self.settings, self._folder.said(), at, throttles=throttles)
+        self._reader.begin(max((node.gpus for node in nodes), default=0))
+        sight = sight_of(jobs, nodes, self._reader, self._folder.said(), at, throttles=throttles)
         return sight, [seen_node(node, self._silent_for(node, at), SILENT_FOR_S) for node in nodes], at
 
     def _silent_for(self, node: Node, at: float) -> float:

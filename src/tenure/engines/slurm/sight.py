@@ -16,14 +16,13 @@ of Tenure's that is. A restart count above the note's means: that attempt is ove
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tenure.engines.protocol import SeenArrival, SeenAttempt, SeenNode
-from tenure.engines.slurm.asked import Asked, asked
+from tenure.engines.slurm.asked import Asked
 from tenure.engines.slurm.note import Note
 from tenure.engines.slurm.rows import LIVES, OVER, WAITS, Job, Node, gpus_of
-from tenure.engines.slurm.settings import SlurmSettings
 
 DEAD = frozenset(
     ("down", "fail", "powered_down", "powering_down", "power_down", "future", "unknown", "inval")
@@ -64,7 +63,7 @@ def seen_node(node: Node, silent_for_s: float, patience_s: float) -> SeenNode:
 def sight_of(
     jobs: Sequence[Job],
     nodes: Sequence[Node],
-    settings: SlurmSettings,
+    ask: Callable[[Job], Asked],
     said: Said,
     at: float,
     *,
@@ -73,11 +72,10 @@ def sight_of(
     """
     Attempts and arrivals of all jobs of the partition, and what is still to be done about them.
 
-    `at`: epoch seconds by slurmctld's clock.
+    `ask`: what a job asks for. `at`: epoch seconds by slurmctld's clock.
     """
     dead = {node.name for node in nodes if node.states & DEAD}
     silent = {node.name for node in nodes if node.states & SILENT}
-    node_gpus = max((node.gpus for node in nodes), default=0)
     sight = Sight([], [], [], [], [], [], [])
     for job in jobs:
         if job.state in WAITS:
@@ -87,7 +85,7 @@ def sight_of(
         else:
             waits = _lives(job, sight, dead | silent, said)
         if waits:
-            sight.arrivals.append(_arrival(job, asked(job, settings, node_gpus)))
+            sight.arrivals.append(_arrival(job, ask(job)))
     _name_tasks(jobs, sight)
     _throttle(jobs, sight, throttles or {})
     return sight
