@@ -1,0 +1,163 @@
+"""The answer of `plan goodput`: what part of its time a job works, by which convention, what would help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tenure.planner import goodput, save_interval
+from tenure.planner.goodput import CONVENTIONS, EXACT, MEANING, WALL, Run, Saves
+from tenure.planner.groups import ASSUMES, Groups, stall_that_pays, synchronous
+from tenure.settings.goodput_file import GoodputFile
+
+DAY_S = 86_400.0
+
+GROUP_MEANING = {
+    "wall": "1 - L/M: M is wall time between failures",
+    "renewal": "M/(M + L): M is uptime between failures",
+    "overlap": "exp(-L/M): failures by chance, stalls and absences overlap",
+}
+
+
+def run_of(file: GoodputFile) -> Run:
+    """The job of a file, in seconds. Time in a queue counts as recovery."""
+    told = file.checkpoint
+    saves = Saves() if told is None else Saves(told.blocking, told.every, told.persist)
+    return Run(file.mtbf_s, file.recovery + file.queue, saves)
+
+
+def groups_of(file: GoodputFile) -> Groups | None:
+    """The groups that recover apart, in seconds."""
+    told = file.groups
+    return None if told is None else Groups(told.count, told.stall, told.away, told.penalty)
+
+
+def plan_goodput(file: GoodputFile) -> dict[str, Any]:
+    """The keys of the plan's JSON."""
+    run = run_of(file)
+    groups = groups_of(file)
+    ettr = {name: run.ettr(name) for name in CONVENTIONS}
+    told: dict[str, Any] = {
+        "convention": file.convention,
+        "goodput": ettr[file.convention],
+        "mtbf_s": run.mtbf,
+        "ettr": ettr,
+        "interval_s": intervals(run),
+        "every_s": run.every,
+        "lost_with_failure_s": run.lost_with_failure * run.mtbf,
+        "failures_per_day": DAY_S / run.mtbf,
+        "time": _time(file, run),
+        "inverse": _inverse(file, run),
+        "groups": None if groups is None else _of_groups(groups, run.mtbf),
+        "groups_against_synchronous": None if groups is None else _against(groups, run),
+        "warnings": _warnings(file, run, groups),
+        "conventions": _conventions(groups),
+    }
+    return told
+
+
+def intervals(run: Run) -> dict[str, float]:
+    """Useful work between saves by each formula."""
+    blocking = run.saves.blocking
+    return {
+        "young": save_interval.young(run.mtbf, blocking),
+        "daly": save_interval.daly(run.mtbf, blocking),
+        "daly_high": save_interval.daly_high(run.mtbf, blocking),
+        "exact": save_interval.exact(run.mtbf, blocking),
+    }
+
+
+def _time(file: GoodputFile, run: Run) -> dict[str, float]:
+    """Parts of wall time under the exact model; they sum to 1."""
+    parts = goodput.buckets(run)
+    waited = file.queue / run.recovery if run.recovery else 0.0
+    return {
+        "productive": parts.productive,
+        "saving": parts.saving,
+        "rework": parts.rework,
+        "recovery": parts.recovery * (1.0 - waited),
+        "queue": parts.recovery * waited,
+    }
+
+
+def _inverse(file: GoodputFile, run: Run) -> dict[str, Any]:
+    """What alone, all else as it is, would give the target in the leading convention."""
+    mtbf = goodput.mtbf_for(run, file.target, file.convention)
+    recovery = goodput.recovery_for(run, file.target, file.convention)
+    nodes = file.failures.nodes if file.failures else None
+    return {
+        "target": file.target,
+        "blocking_s": goodput.blocking_for(run, file.target, file.convention),
+        "recovery_s": None if recovery is None or recovery < file.queue else recovery - file.queue,
+        "mtbf_s": mtbf,
+        "per_1000_node_days": DAY_S * 1000.0 / (mtbf * nodes) if mtbf and nodes else None,
+    }
+
+
+def _of_groups(groups: Groups, mtbf: float) -> dict[str, float]:
+    return {
+        "wall": groups.wall(mtbf),
+        "renewal": groups.renewal(mtbf),
+        "overlap": groups.overlap(mtbf),
+    }
+
+
+def _against(groups: Groups, run: Run) -> dict[str, Any]:
+    """The same job as one group, and from which stall on groups lose more than it."""
+    whole = synchronous(run.recovery)
+    pays = stall_that_pays(run.recovery, groups)
+    return {
+        "synchronous": _of_groups(whole, run.mtbf),
+        "loss_s": {"groups": groups.loss, "synchronous": whole.loss},
+        "pays_below_stall_s": pays if pays > 0 else None,
+    }
+
+
+def _warnings(file: GoodputFile, run: Run, groups: Groups | None) -> list[str]:
+    outside = goodput.out_of_range(run)
+    found = [f"{name}: {why}" for name, why in outside.items()]
+    blocking, persist = run.saves.blocking, run.saves.persist
+    if file.checkpoint is None:
+        found.append("no checkpoint is given: saves are taken to be free and made all the time")
+    if blocking >= 2.0 * run.mtbf:
+        found.append("daly, daly_high: one save blocks for twice the mtbf or longer, outside their range")
+    if persist > run.every > 0:
+        found.append(
+            f"a save is usable only {persist:g} s after it is made, when the next is due: saves pile up"
+        )
+    if file.convention == WALL and file.checkpoint is not None:
+        found.append("wall: saves and rework are left out, so no save time can be asked of it")
+    best = replace(run, saves=replace(run.saves, every=None))
+    lost = best.ettr(EXACT) - run.ettr(EXACT)
+    if lost > goodput.APART:
+        found.append(
+            f"saving every {run.every:g} s gives {run.ettr(EXACT):.4f}, every {best.every:.0f} s would give "
+            f"{best.ettr(EXACT):.4f} (exact)"
+        )
+    if groups is not None:
+        found.append(ASSUMES)
+        if groups.wall(run.mtbf) < 0:
+            found.append(
+                "groups.wall: a failure costs more than the wall time between two: it has no answer here"
+            )
+        if groups.loss > run.recovery:
+            found.append(
+                f"groups lose {groups.loss:g} s with a failure, the whole job recovers in "
+                f"{run.recovery:g} s: groups do not pay here"
+            )
+    return found
+
+
+def _conventions(groups: Groups | None) -> dict[str, str]:
+    told = {f"ettr.{name}": meaning for name, meaning in MEANING.items()}
+    told |= {
+        "mtbf_s": "of the whole job; uptime for exact, renewal and first_order, wall time for wall",
+        "interval_s, every_s": "useful work between two saves, the save itself not in it",
+        "time": "exact model; queue is the part of recovery spent waiting for nodes",
+        "persist": "added to recovery: work redone because the newest save was not yet usable",
+        "inverse": "each alone, all else as it is; the interval chosen anew where it is optimal",
+    }
+    if groups is not None:
+        told |= {f"groups.{name}": meaning for name, meaning in GROUP_MEANING.items()}
+        told["groups"] = "saves left out; L = stall + (away - stall)/count"
+    return told

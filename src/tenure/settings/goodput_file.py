@@ -1,0 +1,113 @@
+"""The file of `plan goodput`: how often a job fails, what failures and saves cost, how it is counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, model_validator
+
+from tenure.settings.errors import BadInput, Checked, checked
+from tenure.settings.plan_units import MOST_NODES, OpenPart, Part, Positive, Seconds, SomeSeconds, seconds
+from tenure.settings.units import whole
+from tenure.settings.yaml_file import read_yaml
+
+RATE = (
+    "a rate with its denominator: {per_1000_node_days, nodes}, or {events, days} of the whole job: failures "
+    "that stop it, and over what they were counted"
+)
+MOST_GROUPS = 100_000
+Nodes = Annotated[int, BeforeValidator(whole(1, MOST_NODES, "a whole number of nodes"))]
+GroupCount = Annotated[int, BeforeValidator(whole(2, MOST_GROUPS, "a whole number of groups"))]
+
+
+class JobFailuresFile(Checked):
+    """How often the whole job is stopped."""
+
+    per_1000_node_days: Positive | None = None
+    nodes: Nodes | None = None
+    events: Positive | None = None
+    days: Positive | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_denominator(cls, raw: Any) -> Any:
+        if not isinstance(raw, dict):
+            raise ValueError(RATE)
+        given = {key for key in ("per_1000_node_days", "nodes", "events", "days") if raw.get(key) is not None}
+        if given not in ({"per_1000_node_days", "nodes"}, {"events", "days"}):
+            raise ValueError(RATE)
+        return raw
+
+    @property
+    def mtbf_s(self) -> float:
+        """Mean seconds between failures of the whole job."""
+        if self.per_1000_node_days is not None and self.nodes is not None:
+            return 86_400_000.0 / (self.per_1000_node_days * self.nodes)
+        assert self.days is not None
+        assert self.events is not None
+        return 86_400.0 * self.days / self.events
+
+
+def _every(value: Any) -> float | None:
+    if value == "optimal":
+        return None
+    try:
+        found = seconds(value)
+    except ValueError:
+        found = 0.0
+    if found <= 0:
+        raise ValueError("a duration above 0 such as 20m: useful work between saves; or optimal")
+    return found
+
+
+class SavesFile(Checked):
+    blocking: Seconds
+    every: Annotated[float | None, BeforeValidator(_every)]
+    persist: Seconds = 0.0
+
+
+class GroupsFile(Checked):
+    count: GroupCount
+    stall: Seconds
+    away: Seconds
+    penalty: Part = 0.0
+
+    @model_validator(mode="after")
+    def _away_holds_stall(self) -> GroupsFile:
+        if self.away < self.stall:
+            raise ValueError("an away that is at least the stall: it counts the stall in")
+        return self
+
+
+class GoodputFile(Checked):
+    mtbf: SomeSeconds | None = None
+    failures: JobFailuresFile | None = None
+    recovery: Seconds
+    queue: Seconds = 0.0
+    checkpoint: SavesFile | None = None
+    groups: GroupsFile | None = None
+    convention: Literal["exact", "renewal", "first_order", "wall"] = "exact"
+    target: OpenPart = 0.9
+
+    @property
+    def mtbf_s(self) -> float:
+        """Mean seconds between failures of the whole job."""
+        if self.mtbf is not None:
+            return self.mtbf
+        assert self.failures is not None
+        return self.failures.mtbf_s
+
+
+def read_goodput_file(path: Path) -> GoodputFile:
+    """The plan of a file; BadInput where it is wrong."""
+    return goodput_file_of(read_yaml(path), file=str(path))
+
+
+def goodput_file_of(raw: Any, *, file: str = "plan") -> GoodputFile:
+    """The plan of a mapping."""
+    plan = checked(GoodputFile, raw, file=file)
+    if (plan.mtbf is None) == (plan.failures is None):
+        found = "nothing" if plan.mtbf is None else "both mtbf and failures"
+        raise BadInput(file, "mtbf", found, f"either mtbf of the whole job, or failures: {RATE}")
+    return plan
