@@ -124,7 +124,7 @@ def buckets(run: Run) -> Buckets:
 
 
 def blocking_for(run: Run, target: float, convention: str = EXACT) -> float | None:
-    """The longest save that still gives `target`; None where even none does, and for `wall`, which has no say."""
+    """The longest save that still gives `target`; None where even none does, and for `wall`."""
     if convention == WALL:
         return None
     longest = 1e3 * run.mtbf
