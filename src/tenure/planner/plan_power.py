@@ -1,0 +1,153 @@
+"""The answer of `plan power`: which limit gives the most work under a site's supply, and what others give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.planner.power import (
+    Reference,
+    Site,
+    at_edge,
+    capital_for,
+    cluster,
+    limit_factor,
+    optimum_w,
+    per_gpu,
+    straggler_speed,
+    stranded,
+)
+from tenure.planner.power_curves import Curve, OutsideCurve, gb200_fit, h100_mayr, through
+from tenure.settings.errors import BadInput
+from tenure.settings.power_file import PowerFile
+
+HOURS_A_YEAR = 8766.0
+CONVENTIONS = {
+    "gpus": "⌊site ÷ (multiplier · (cap + overhead_w))⌋",
+    "per_gpu": "speed at the limit ÷ speed at the reference limit",
+    "cluster": "per_gpu ÷ (cap + overhead_w), relative to the reference limit; accelerators not rounded",
+    "optimum": "the most of per_gpu ÷ (cap + overhead_w + capital_w), within the curve, to 1 W",
+    "cap_w": "the limit that is set; what is drawn may stay below it (see drawn_axis)",
+}
+LABELS = {
+    "gb200_fit": "gb200_fit is made, not measured: one line through three published statements on GB200",
+    "h100_mayr": "h100_mayr is measured, Llama 3 8B on 4 H100 (Mayr et al. 2026), carried over by cap/rated",
+}
+
+
+def curve_of(file: PowerFile) -> Curve:
+    """The curve of a file."""
+    if file.curve == "gb200_fit":
+        return gb200_fit()
+    if file.curve == "h100_mayr":
+        return h100_mayr(file.rated_w)
+    assert not isinstance(file.curve, str)
+    return through(file.curve)
+
+
+def site_of(file: PowerFile) -> Site:
+    """The site of a file, in watts."""
+    return Site(file.site_mw * 1e6, file.multiplier, file.overhead_w, file.capital_w)
+
+
+def plan_power(file: PowerFile, *, name: str = "plan") -> dict[str, Any]:
+    """The keys of the plan's JSON. BadInput for a limit the curve does not reach."""
+    curve, site = curve_of(file), site_of(file)
+    reference = Reference.of(curve, file.rated_w)
+    best = _whole(curve, optimum_w(site, curve))
+    asked = []
+    for index, cap_w in enumerate(file.at):
+        try:
+            asked.append(_row(file, site, curve, reference, cap_w))
+        except OutsideCurve as outside:
+            allowed = f"{outside.low_w:g} to {outside.high_w:g} W: the curve is never extrapolated"
+            raise BadInput(name, f"at[{index}]", f"{cap_w:g} W", allowed) from None
+    told: dict[str, Any] = {
+        "curve": {"name": curve.name, "low_w": curve.low_w, "high_w": curve.high_w},
+        "reference_w": reference.cap_w,
+        "optimum": _row(file, site, curve, reference, best),
+        "at": asked,
+        "capital_for_at_w": [capital_for(site, curve, row["cap_w"]) for row in asked],
+        "drawn_axis": _drawn(file, site),
+        "idle": _idle(file, site, curve, reference),
+        "stragglers": _stragglers(file),
+        "stranded": None if file.measured_w is None else stranded(site, file.rated_w, file.measured_w),
+    }
+    told["warnings"] = _warnings(file, site, curve, reference, best)
+    told["conventions"] = CONVENTIONS
+    return told
+
+
+def _whole(curve: Curve, cap_w: float) -> float:
+    return min(max(float(round(cap_w)), curve.low_w), curve.high_w)
+
+
+def _row(file: PowerFile, site: Site, curve: Curve, reference: Reference, cap_w: float) -> dict[str, Any]:
+    gpus = site.gpus(cap_w)
+    energy = gpus * site.all_in_w(cap_w) / 1e6 * HOURS_A_YEAR
+    row: dict[str, Any] = {
+        "cap_w": cap_w,
+        "gpus": gpus,
+        "per_gpu": per_gpu(curve, reference, cap_w),
+        "cluster": cluster(site, curve, reference, cap_w),
+        "all_in_w": site.all_in_w(cap_w),
+        "mwh_a_year": energy,
+    }
+    if file.price_per_mwh is not None:
+        row["energy_cost_a_year"] = energy * file.price_per_mwh
+    return row
+
+
+def _drawn(file: PowerFile, site: Site) -> dict[str, Any] | None:
+    """The same over watts really drawn, where they were measured: a limit overstates what it saves."""
+    if file.curve != "h100_mayr":
+        return None
+    curve = h100_mayr(file.rated_w, drawn=True)
+    reference = Reference.of(curve, file.rated_w)
+    return {
+        "optimum": _row(file, site, curve, reference, _whole(curve, optimum_w(site, curve))),
+        "reference_w": reference.cap_w,
+    }
+
+
+def _idle(file: PowerFile, site: Site, curve: Curve, reference: Reference) -> dict[str, Any] | None:
+    if file.idle is None:
+        return None
+    factor = limit_factor(file.idle.gpus, file.idle.held, file.idle.draw)
+    worth = [
+        {
+            "cap_w": cap_w,
+            "raised_w": cap_w * factor,
+            "per_gpu_factor": curve(cap_w * factor) / curve(cap_w) if curve.holds(cap_w * factor) else None,
+        }
+        for cap_w in file.at
+    ]
+    return {"limit_factor": factor, "at": worth}
+
+
+def _stragglers(file: PowerFile) -> dict[str, Any] | None:
+    told = file.stragglers
+    return None if told is None else {"speed": straggler_speed(told.gpus, told.sigma), "gpus": told.gpus}
+
+
+def _warnings(file: PowerFile, site: Site, curve: Curve, reference: Reference, best_w: float) -> list[str]:
+    found = [LABELS[curve.name]] if curve.name in LABELS else []
+    if not reference.rated:
+        found.append(
+            f"the curve does not reach {file.rated_w:g} W: per_gpu and cluster are relative to its highest "
+            f"point, {reference.cap_w:g} W"
+        )
+    if at_edge(curve, optimum_w(site, curve)):
+        found.append(f"the optimum lies on the curve's edge, {best_w:g} W: the true one may lie beyond")
+    if file.capital_w == 0:
+        found.append(
+            "capital_w is 0: power alone is scarce here, and accelerators cost nothing; this limit is too "
+            "low where they do"
+        )
+    if file.stragglers is None:
+        found.append(
+            "an even limit makes a synchronous job as slow as its slowest accelerator: give stragglers: "
+            "{sigma, gpus}"
+        )
+    if isinstance(file.curve, tuple) and any(b[1] < a[1] for a, b in zip(file.curve, file.curve[1:])):
+        found.append("the curve falls somewhere as watts rise: look at its points")
+    return found

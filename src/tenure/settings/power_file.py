@@ -1,0 +1,95 @@
+"""The file of `plan power`: a site's supply, what follows a limit and what does not, and a curve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from tenure.settings.errors import BadInput, Checked, checked
+from tenure.settings.plan_units import Part, Price, amount
+from tenure.settings.units import whole
+from tenure.settings.yaml_file import read_yaml
+
+MOST_W = 1e6
+MOST_POINTS = 1000
+CURVES = "gb200_fit, h100_mayr, or points [[watts, relative], …], two or more, each at watts of its own"
+Watts = Annotated[float, BeforeValidator(amount(0, MOST_W, "watts", above=True))]
+NoWatts = Annotated[float, BeforeValidator(amount(0, MOST_W, "watts"))]
+SiteMw = Annotated[float, BeforeValidator(amount(0, 1e6, "megawatts", above=True))]
+Multiplier = Annotated[
+    float, BeforeValidator(amount(1, 100, "site watts for one at the accelerator, a number"))
+]
+Sigma = Annotated[float, BeforeValidator(amount(0, 0.2, "a spread of speeds, in parts of the mean,"))]
+RackCount = Annotated[int, BeforeValidator(whole(1, 10_000, "a whole number of GPUs"))]
+Points = tuple[tuple[float, float], ...]
+
+
+def _curve(value: Any) -> Any:
+    if isinstance(value, str) and value in ("gb200_fit", "h100_mayr"):
+        return value
+    if not isinstance(value, (list, tuple)) or not 2 <= len(value) <= MOST_POINTS:
+        raise ValueError(CURVES)
+    points = []
+    for point in value:
+        if not isinstance(point, (list, tuple)) or len(point) != 2:
+            raise ValueError(CURVES)
+        watts = amount(0, MOST_W, "watts of a curve's point", above=True)(point[0])
+        points.append((watts, amount(0, 1e6, "the relative speed of a curve's point,", above=True)(point[1])))
+    seen = [watts for watts, _ in points]
+    twice = next((watts for watts in seen if seen.count(watts) > 1), None)
+    if twice is not None:
+        raise ValueError(f"one point a watt, not two at {twice:g} W")
+    return tuple(sorted(points))
+
+
+class IdleFile(Checked):
+    """A rack of which some are held: what they do not draw raises the limit of the others."""
+
+    gpus: RackCount
+    held: RackCount
+    draw: Part
+
+    @model_validator(mode="after")
+    def _some_work(self) -> IdleFile:
+        if self.held >= self.gpus:
+            raise ValueError("a rack of which fewer are held than it has")
+        return self
+
+
+class StragglersFile(Checked):
+    sigma: Sigma
+    gpus: Annotated[int, BeforeValidator(whole(1, 100_000_000, "a whole number of GPUs"))]
+
+
+class PowerFile(Checked):
+    site_mw: SiteMw
+    multiplier: Multiplier
+    overhead_w: NoWatts
+    capital_w: NoWatts = 0.0
+    rated_w: Watts
+    curve: Annotated[str | Points, BeforeValidator(_curve)]
+    at: list[Watts] = Field(default=[], max_length=1000)
+    measured_w: Watts | None = None
+    idle: IdleFile | None = None
+    stragglers: StragglersFile | None = None
+    price_per_mwh: Price | None = None
+
+
+def read_power_file(path: Path) -> PowerFile:
+    """The plan of a file; BadInput where it is wrong."""
+    return power_file_of(read_yaml(path), file=str(path))
+
+
+def power_file_of(raw: Any, *, file: str = "plan") -> PowerFile:
+    """The plan of a mapping."""
+    plan = checked(PowerFile, raw, file=file)
+    if plan.curve == "gb200_fit" and plan.rated_w != 1200:
+        raise BadInput(file, "rated_w", f"{plan.rated_w:g} W", "1200 with gb200_fit, which is in its watts")
+    if plan.site_mw * 1e6 < plan.multiplier * (plan.rated_w + plan.overhead_w):
+        allowed = "enough for one accelerator at its rated limit"
+        raise BadInput(file, "site_mw", f"{plan.site_mw:g} MW", allowed)
+    if plan.measured_w is not None and plan.measured_w > plan.rated_w:
+        raise BadInput(file, "measured_w", f"{plan.measured_w:g} W", f"at most rated_w ({plan.rated_w:g})")
+    return plan
