@@ -2,8 +2,8 @@
 
 A curve holds between its ends alone and is never carried past them. `gb200_fit` is made: one line through
 three published statements on GB200 (1,200 to 1,000 W costs 5 %, a cluster gains 9 % by it, its optimum is
-near 1,000 W). `h100_mayr` is measured: Mayr et al. (2026), arXiv:2603.16164, Table 4, Llama 3 8B on 4 H100, over
-cap/700 W. Points of one's own are joined by monotone cubics (PCHIP; Fritsch and Carlson, 1980).
+near 1,000 W). `h100_mayr` is measured: Mayr et al. (2026), arXiv:2603.16164, Table 4, Llama 3 8B on 4 H100,
+over cap/700 W. Points of one's own are joined by monotone cubics (PCHIP; Fritsch and Carlson, 1980).
 """
 
 from __future__ import annotations
