@@ -2,8 +2,8 @@
 
 `site_w`: what the site supplies. `multiplier`: site watts for one watt at the accelerator and its share of
 the rack (network, services, conversion, cooling). `overhead_w`: an accelerator's share of all in its rack
-that does not follow the limit. `capital_w`: what an accelerator costs besides power, expressed in watts; with 0
-power alone is scarce, and the answer is a limit far below what people choose.
+that does not follow the limit. `capital_w`: what an accelerator costs besides power, expressed in watts;
+with 0 power alone is scarce, and the answer is a limit far below what people choose.
 """
 
 from __future__ import annotations
