@@ -1,0 +1,65 @@
+"""`tenure plan spares|goodput|power`: what a fleet must have, and what it makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tenure.cli import options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PlanFile = Annotated[Path, typer.Argument(metavar="FILE", help="The plan's file, YAML.")]
+
+
+def spares(file: PlanFile, json: options.Json = None) -> None:
+    """Say how many racks to buy so that a job keeps its shape: at an instant, and through a whole mission.
+
+    Racks of trays that hold some back, spare racks by confidence, zones, repair crews; the spares of the most
+    work; the same job on racks that hold back more or less; and backwards, what a purchase covers.
+    """
+    from tenure.cli import screen, tables_of_fleet
+    from tenure.service import fleet_plans
+
+    results = screen.Results(json, inputs=(file,))
+    answer = fleet_plans.spares(file)
+
+    def say(console: Console) -> None:
+        tables_of_fleet.spares(console, answer)
+
+    results.give(answer, say)
+
+
+def goodput(file: PlanFile, json: options.Json = None) -> None:
+    """Say what part of its time a job that fails and saves works, by each of four named conventions.
+
+    How often it should save, where its time goes, what groups that recover apart would give, and backwards:
+    which save time, recovery or failure rate reaches a target.
+    """
+    from tenure.cli import screen, tables_of_fleet
+    from tenure.service import fleet_plans
+
+    results = screen.Results(json, inputs=(file,))
+    answer = fleet_plans.goodput(file)
+
+    def say(console: Console) -> None:
+        tables_of_fleet.goodput(console, answer)
+
+    results.give(answer, say)
+
+
+def power(file: PlanFile, json: options.Json = None) -> None:
+    """Say how many accelerators at which power limit a site feeds, and which limit gives the most work."""
+    from tenure.cli import screen, tables_of_fleet
+    from tenure.service import fleet_plans
+
+    results = screen.Results(json, inputs=(file,))
+    answer = fleet_plans.power(file)
+
+    def say(console: Console) -> None:
+        tables_of_fleet.power(console, answer)
+
+    results.give(answer, say)

@@ -1,0 +1,222 @@
+"""Tables of `tenure plan spares`, `goodput` and `power`: the answer first, each figure with its convention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tenure.cli.figures import NOTHING, count, duration, percent, significant
+from tenure.cli.tables import put, simple_table
+
+AROUND = 3  #: rows of the spare table on each side of what an answer names
+Answer = Mapping[str, Any]
+
+
+def spares(console: Console, answer: Answer) -> None:
+    """What to buy, and why so many."""
+    racks, gpus = answer["racks"], answer["gpus"]
+    console.print()
+    console.print(
+        Text(
+            f"Buy {count(racks['total'])} racks, {count(gpus['bought'])} GPUs, for a job of "
+            f"{count(gpus['job'])}: {count(racks['active'])} run it, {count(racks['spare'])} are spare",
+            style="bold",
+        )
+    )
+    console.print(
+        f"{count(gpus['difference'])} GPUs more than the job: {_fine(gpus['of_bought'])} of what is bought, "
+        f"{_fine(gpus['of_job'])} of the job."
+    )
+    table = simple_table("Two questions, two counts", "", ["spare racks", "chance", "asked for"])
+    wanted = _fine(answer["confidence"])
+    table.add_row("at an instant (availability)", count(racks["spare"]), _fine(answer["p_ok"]), wanted)
+    mission = answer["mission"]
+    if mission:
+        what = f"no shortage in {duration(mission['mission_s'])} (mission)"
+        table.add_row(what, count(mission["spare"]), _fine(mission["p_no_shortage"]), wanted)
+    optimum = answer["optimum"]
+    table.add_row("most work per rack", count(optimum["spare"]), _fine(optimum["productive_share"]), "")
+    table.caption = f"A rack is of no use {_fine(answer['rack_unavailability'])} of the time."
+    put(console, table)
+    put(console, _spare_table(answer))
+    put(console, _alternatives(answer))
+    if answer["over_q"]:
+        over = simple_table("Over what is known of rack failures", "quantile", ["q", "spare racks"])
+        for row in answer["over_q"]:
+            spare = "no number" if row["spare"] is None else count(row["spare"])
+            over.add_row(percent(row["quantile"]), _fine(row["rack_unavailability"]), spare)
+        put(console, over)
+    if answer["bought_covers"]:
+        put(console, _covers(answer["bought_covers"]))
+    _end(console, answer)
+
+
+def _spare_table(answer: Answer) -> Table:
+    table = simple_table("Spare racks", "spare", ["chance of enough", "productive share"])
+    named = {answer["racks"]["spare"], answer["optimum"]["spare"]}
+    if answer["mission"]:
+        named.add(answer["mission"]["spare"])
+    rows = answer["table"]
+    places = [place for place, row in enumerate(rows) if row["spare"] in named]
+    first, last = min(places, default=0) - AROUND, max(places, default=0) + AROUND
+    for row in rows[max(0, first) : last + 1]:
+        style = "bold" if row["spare"] == answer["racks"]["spare"] else ""
+        cells = (count(row["spare"]), _fine(row["p_ok"]), _fine(row["productive_share"]))
+        table.add_row(*cells, style=style)
+    return table
+
+
+def _alternatives(answer: Answer) -> Table:
+    columns = ["used", "q", "active", "spare", "GPUs bought", "more than the job"]
+    priced = any(row["cost"] is not None for row in answer["alternatives"])
+    table = simple_table("The same job, held per rack", "held", columns + (["cost"] if priced else []))
+    for row in answer["alternatives"]:
+        cells = [
+            count(row["held"]),
+            count(row["per_rack"]),
+            _fine(row["rack_unavailability"]),
+            count(row["active"]),
+            count(row["spare"]),
+            count(row["bought"]),
+            percent(row["of_bought"]),
+        ]
+        table.add_row(*cells, *([count(row["cost"])] if priced else []))
+    return table
+
+
+def _covers(covers: Answer) -> Table:
+    title = f"{count(covers['racks'])} racks bought, {count(covers['spare'])} of them spare, cover"
+    table = simple_table(title, "confidence", ["a rack down at most"])
+    for row in covers["at"]:
+        table.add_row(_fine(row["confidence"]), _fine(row["rack_unavailability"]))
+    return table
+
+
+def goodput(console: Console, answer: Answer) -> None:
+    """What part of its time the job works."""
+    leading = answer["convention"]
+    console.print()
+    console.print(
+        Text(f"The job works {_fine(answer['goodput'])} of its time ({leading})", style="bold"),
+    )
+    console.print(
+        f"It is stopped every {duration(answer['mtbf_s'])}, {significant(answer['failures_per_day'])} times a "
+        f"day; saving every {duration(answer['every_s'])} of work, a stop costs "
+        f"{duration(answer['lost_with_failure_s'])} on average."
+    )
+    table = simple_table("By convention", "", ["works", "what it counts"])
+    table.columns[-1].justify, table.columns[-1].no_wrap = "left", False
+    for name, value in answer["ettr"].items():
+        said = answer["conventions"][f"ettr.{name}"]
+        table.add_row(name, _fine(value), said, style="bold" if name == leading else "")
+    put(console, table)
+    intervals = simple_table("Work between two saves", "formula", ["interval"])
+    for name, value in answer["interval_s"].items():
+        intervals.add_row(name, duration(value))
+    put(console, intervals)
+    time = simple_table("Where the time goes (exact)", "", ["part"])
+    for name, value in answer["time"].items():
+        time.add_row(name, _fine(value))
+    put(console, time)
+    put(console, _backwards(answer["inverse"]))
+    if answer["groups"]:
+        put(console, _groups(answer))
+    _end(console, answer)
+
+
+def _backwards(inverse: Answer) -> Table:
+    table = simple_table(f"What alone would give {_fine(inverse['target'])}", "", ["value"])
+    table.add_row("a save blocks at most", _or_none(inverse["blocking_s"]))
+    table.add_row("recovery takes at most", _or_none(inverse["recovery_s"]))
+    table.add_row("a stop at most every", _or_none(inverse["mtbf_s"]))
+    if inverse["per_1000_node_days"] is not None:
+        table.add_row("failures per 1,000 node-days", significant(inverse["per_1000_node_days"]))
+    return table
+
+
+def _or_none(seconds: float | None) -> str:
+    return "cannot" if seconds is None else duration(seconds)
+
+
+def _groups(answer: Answer) -> Table:
+    against = answer["groups_against_synchronous"]
+    title = "Groups that recover apart, saves left out"
+    table = simple_table(title, "convention", ["whole job stops", "groups"])
+    for name, value in answer["groups"].items():
+        table.add_row(name, _fine(against["synchronous"][name]), _fine(value))
+    losses = against["loss_s"]
+    table.add_row("lost with a failure", duration(losses["synchronous"]), duration(losses["groups"]))
+    pays = against["pays_below_stall_s"]
+    table.caption = "Groups pay " + ("with no stall." if pays is None else f"with stalls below {duration(pays)}.")
+    return table
+
+
+def power(console: Console, answer: Answer) -> None:
+    """The limit, and what others would give."""
+    best = answer["optimum"]
+    console.print()
+    console.print(
+        Text(f"{count(best['gpus'])} accelerators at {significant(best['cap_w'])} W do the most", style="bold")
+    )
+    reference = significant(answer["reference_w"])
+    table = simple_table(
+        f"Limits, relative to {reference} W",
+        "limit, W",
+        ["accelerators", "each does", "all do", "site W each", "MWh a year"],
+    )
+    for row in (*answer["at"], best):
+        table.add_row(
+            significant(row["cap_w"]),
+            count(row["gpus"]),
+            _times(row["per_gpu"]),
+            _times(row["cluster"]),
+            count(row["all_in_w"]),
+            count(row["mwh_a_year"]),
+            style="bold" if row is best else "",
+        )
+    put(console, table)
+    console.print()
+    if answer["drawn_axis"]:
+        drawn = answer["drawn_axis"]["optimum"]
+        console.print(
+            f"Over watts really drawn: {significant(drawn['cap_w'])} W, all do {_times(drawn['cluster'])}."
+        )
+    if answer["idle"]:
+        console.print(f"Held accelerators that idle let the limit rise × {answer['idle']['limit_factor']:.3f}.")
+    if answer["stragglers"]:
+        speed = percent(answer["stragglers"]["speed"])
+        console.print(f"The slowest of {count(answer['stragglers']['gpus'])} holds a job to {speed}.")
+    if answer["stranded"] is not None:
+        console.print(f"Planning by the rated limit strands {percent(answer['stranded'])} of the supply.")
+    _end(console, answer)
+
+
+def _times(value: float) -> str:
+    return f"{value:.4f}"
+
+
+def _fine(part: float | None) -> str:
+    """A part to four significant digits of what is missing from it: `99.92 %`, `0.778 %`."""
+    if part is None:
+        return NOTHING
+    value = 100 * part
+    if value <= 0 or value >= 100:
+        return f"{value:.4g} %"
+    missing, digits = 100 - value, 2
+    while digits < 8 and min(missing, value) < 10 ** (1 - digits) * 2:
+        digits += 1
+    return f"{value:.{digits}f} %"
+
+
+def _end(console: Console, answer: Answer) -> None:
+    if answer["warnings"]:
+        console.print()
+        for warning in answer["warnings"]:
+            console.print(Text(f"! {warning}", style="yellow"))
+    console.print()
+    for name, meaning in answer["conventions"].items():
+        console.print(Text(f"{name}: {meaning}", style="dim"))
