@@ -181,10 +181,11 @@ class Ordeal:
         found = self.behaviours.get(job)
         if found is None:
             rng = np.random.default_rng([self.seed, 78, int(job)])
+            every_s = float(rng.choice([0, 600, 1800]))
             found = self.behaviours[job] = Behaviour(
                 runtime_s=float(round(rng.lognormal(7.6, 1.2))) + 1,
-                checkpoint_every_s=float(rng.choice([0, 600, 1800])),
-                saves_when_asked=bool(rng.random() < 0.7),
+                checkpoint_every_s=every_s,
+                saves_when_asked=every_s == 0 or bool(rng.random() < 0.7),  # what never saves may never end
                 restart_s=float(rng.choice([0, 60])),
                 fails=bool(rng.random() < 0.1),
                 leaves_after_s=None if rng.random() < 0.5 else float(rng.integers(0, 200)),
@@ -354,9 +355,10 @@ class Ordeal:
         free = int(board.posts["free"].sum())
         if (board.posts["free"] < 0).any() or held + free != int(core.nodes["gpus"].sum()):
             self.wrongs.append(f"turn {view.turn}: {held} GPUs held and {free} free")
-        for row, account in enumerate(view.lab.accounts):
-            if account.max_gpus is not None and board.purses["held"][row] > account.max_gpus:
-                self.wrongs.append(f"turn {view.turn}: {account.path} holds {board.purses['held'][row]} GPUs")
+        mine = view.lab.rows()["blue"]
+        blue = int(board.stays["gpus"][rows][board.stays["account"][rows] == mine].sum())
+        if blue > self.limit:
+            self.wrongs.append(f"turn {view.turn}: blue holds {blue} of {self.limit} GPUs")
         for wrong in self.cluster.wrongs:
             self.wrongs.append(f"turn {view.turn}: the cluster was ordered {wrong}")
 
