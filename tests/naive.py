@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, permutations
+from math import log
 from typing import NamedTuple
 
 NEVER = 1 << 60
@@ -26,6 +27,7 @@ class Held(NamedTuple):
 @dataclass
 class Knobs:
     lookback_s: int
+    half_life_s: int | None = None  #: S5: age at which use counts half, instead of the lookback
     repay_s: int = 2 * DAY
     repay_part: float = 0.25
     round_part: float = 0.5
@@ -124,17 +126,24 @@ class Books:
     def from_now(self, now_s: int, healthy: float, asked: Mapping[int, float]) -> None:
         self.dues.append((now_s, self.tree.due(healthy, asked), self.tree.entitled(healthy)))
 
-    def used(self, leaf: int, now_s: int) -> int:
-        """S3: GPU-seconds in the last lookback."""
-        begin_s = max(0, now_s - self.knobs.lookback_s)
-        return sum(h.gpus * overlap(h.begin_s, h.end_s, begin_s, now_s) for h in self.held if h.leaf == leaf)
+    def counted_s(self, begin_s: int, end_s: int, now_s: int) -> float:
+        """S3, S5: the seconds of [begin, end) that count: those within the lookback, or all, each by its age."""
+        half_s = self.knobs.half_life_s
+        if half_s is None:
+            return overlap(begin_s, end_s, max(0, now_s - self.knobs.lookback_s), now_s)
+        older, younger = (2.0 ** ((min(t, now_s) - now_s) / half_s) for t in (begin_s, end_s))
+        return half_s / log(2) * (younger - older)
+
+    def used(self, leaf: int, now_s: int) -> float:
+        """GPU-seconds that count."""
+        return sum(h.gpus * self.counted_s(h.begin_s, h.end_s, now_s) for h in self.held if h.leaf == leaf)
 
     def over_lookback(self, which: int, row: int, now_s: int) -> float:
-        """GPU-seconds due (1) or entitled to (2) in the last lookback."""
-        begin_s, total = max(0, now_s - self.knobs.lookback_s), 0.0
+        """GPU-seconds due (1) or entitled to (2) that count."""
+        total = 0.0
         ends = [entry[0] for entry in self.dues[1:]] + [now_s]
         for entry, end_s in zip(self.dues, ends):
-            total += entry[which][row] * overlap(entry[0], end_s, begin_s, now_s)
+            total += entry[which][row] * self.counted_s(entry[0], end_s, now_s)
         return total
 
     def debts(self, now_s: int) -> dict[int, float]:

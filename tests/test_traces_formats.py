@@ -389,3 +389,88 @@ def test_samples_are_the_same_for_the_same_seed(tmp_path, name):
     files = [file.name for file in one.iterdir()] if one.is_dir() else [""]
     for file in files:
         assert (one / file).read_bytes() == (two / file).read_bytes()
+
+
+# --- rows as their owners print them in the descriptions of their traces ------------------------------
+
+
+def test_rows_printed_in_the_description_of_helios(tmp_path):
+    rows = (
+        "1425511,uXBbc,vcJkd,1,1,1,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,"
+        "2020-06-10 04:55:09,36848,0\n"
+        "1425512,uVMrF,vchbv,4,16,1,FAILED,2020-06-09 18:41:27,2020-06-09 18:41:27,"
+        "2020-06-09 18:45:36,249,0\n"
+        "1425513,uzqls,vcpDC,1,1,1,CANCELLED,2020-06-09 18:41:28,2020-06-09 18:41:28,"
+        "2020-06-17 14:15:21,675233,0\n"
+    )
+    trace = read(tmp_path, "helios", HELIOS + rows)
+    assert trace.rows["runtime_s"].tolist() == [36848, 249, 675233]
+    assert trace.rows["gpus"].tolist() == [1, 4, 1]
+    assert trace.rows["end"].tolist() == [End.FINISHED, End.FAILED, End.CANCELLED]
+    assert not trace.report.dropped
+
+
+def test_rows_printed_in_the_description_of_acme(tmp_path):
+    seren = (
+        "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n"
+        "5778432,u5907,1,8,128,Other,FAILED,2023-03-01 00:18:22+08:00,2023-03-01 00:18:54+08:00,"
+        "2023-03-01 00:20:51+08:00,117,32,936.0\n"
+        "5778469,u5907,1,8,128,Other,COMPLETED,2023-03-01 00:23:58+08:00,2023-03-01 00:24:11+08:00,"
+        "2023-03-01 01:09:04+08:00,2693,13,21544.0\n"
+    )
+    trace = read(tmp_path, "acme", seren)
+    assert trace.start == "2023-02-28T16:18:22Z"
+    assert trace.rows["runtime_s"].tolist() == [117, 2693]
+    assert (trace.rows["runtime_s"] * trace.rows["gpus"]).tolist() == [936, 21544]
+    kalos = (
+        "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,submit_time,"
+        "start_time,end_time,fail_time,stop_time,duration,queue,gpu_time\n"
+        "dlctk696s0jbvitv,uf794,8,64,960,1000,100.0,Other,FAILED,2023-05-17 11:00:58+00:00,"
+        "2023-05-17 11:01:08+00:00,2023-05-17 11:01:16+00:00,2023-05-17 11:01:16+00:00,,18,10.0,1152.0\n"
+        "dlc1t2ypl09b8qtp,uf794,8,64,960,1000,100.0,Other,CANCELLED,2023-05-17 11:28:42+00:00,"
+        "2023-05-17 11:28:54+00:00,2023-05-17 11:30:04+00:00,,2023-05-17 11:30:04+00:00,82,12.0,5248.0\n"
+    )
+    trace = read(tmp_path, "acme", kalos)
+    assert trace.rows["runtime_s"].tolist() == [8, 70]  # its duration holds the time in the queue too
+    assert trace.rows["gpus"].tolist() == [64, 64]
+    assert trace.rows["end"].tolist() == [End.FAILED, End.CANCELLED]
+
+
+def test_the_job_printed_in_the_description_of_philly(tmp_path):
+    eight = [{"ip": "m47", "gpus": [f"gpu{n}" for n in range(8)]}]
+    job = {
+        "status": "Pass",
+        "vc": "ee9e8c",
+        "jobid": "application_1506638472019_14199",
+        "attempts": [
+            {"start_time": "2017-10-07 01:12:09", "end_time": "2017-10-07 01:13:23", "detail": eight},
+            {"start_time": "2017-10-07 01:13:30", "end_time": "2017-10-09 06:53:12", "detail": eight},
+        ],
+        "submitted_time": "2017-10-07 01:11:39",
+        "user": "ce2f4c",
+    }
+    none = {**job, "jobid": "b", "attempts": [{"start_time": "None", "end_time": None, "detail": eight}]}
+    trace = read(tmp_path, "philly", json.dumps([job, none, {**job, "jobid": "c", "attempts": []}]))
+    assert trace.ids == ["application_1506638472019_14199"]
+    assert trace.rows["runtime_s"].tolist() == [74 + 193182]
+    assert trace.rows["gpus"].tolist() == [8]
+    assert sum(found.count for found in trace.report.dropped.values()) == 2
+
+
+def test_rows_of_pai_under_the_headers_of_its_own_files(tmp_path):
+    """Entries printed in its description, under the three `.header` files beside its tables."""
+    job = (
+        "job_name,inst_id,user,status,start_time,end_time\n"
+        "4b3f,8cb3,58540f191766,Terminated,4550879.0,4551416.0\n"
+    )
+    task = (
+        "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n"
+        "4b3f,tensorflow,1.0,Terminated,4550890.0,4551400.0,600.0,29.296875,50.0,MISC\n"
+        "4b3f,ps,1.0,Terminated,4550880.0,4551416.0,600.0,29.296875,,\n"
+    )
+    (tmp_path / "pai_job_table.csv").write_text(job)
+    (tmp_path / "pai_task_table.csv").write_text(task)
+    trace = read_trace(tmp_path, "pai")
+    assert trace.rows["gpus"].tolist() == [1]
+    assert trace.rows["runtime_s"].tolist() == [510]
+    assert trace.tenants == ["58540f191766"]
