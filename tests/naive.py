@@ -127,7 +127,7 @@ class Books:
         self.dues.append((now_s, self.tree.due(healthy, asked), self.tree.entitled(healthy)))
 
     def counted_s(self, begin_s: int, end_s: int, now_s: int) -> float:
-        """S3, S5: the seconds of [begin, end) that count: those within the lookback, or all, each by its age."""
+        """S3, S5: the seconds of [begin, end) that count: those in the lookback, or all, each by its age."""
         half_s = self.knobs.half_life_s
         if half_s is None:
             return overlap(begin_s, end_s, max(0, now_s - self.knobs.lookback_s), now_s)

@@ -43,9 +43,6 @@ def compare(
             progress=moved,
             keep=results.json_path,
         )
-    screen.say_lookback(script)
-    screen.warn(compared.warnings)
-    if report is not None:
-        comparing.write_page(compared, report)
-    results.give(compared.as_json(), lambda console: tables_of_runs.compared(console, compared))
-    screen.end_of_many(compared)
+    screen.end_of_many(
+        compared, script, results, report, lambda console: tables_of_runs.compared(console, compared)
+    )

@@ -151,10 +151,22 @@ def _kernels_ready() -> bool:
     return kernels_ready()
 
 
-def end_of_many(runs: Runs) -> None:
-    """Leave as interrupted or failed where some plays are missing, saying which and what was kept."""
+def end_of_many(
+    runs: Runs, script: Script, results: Results, report: Path | None, table: Callable[[Console], None]
+) -> None:
+    """Notes, page, numbers and table of many plays.
+
+    Then leave as interrupted or failed where some plays are missing, saying which and what was kept.
+    """
     import typer
 
+    from tenure.service import compare as comparing
+
+    say_lookback(script)
+    warn(runs.warnings)
+    if report is not None:
+        comparing.write_page(runs, report)
+    results.give(runs.as_json(), table)
     for failure in runs.failures:
         complain(f"this play failed: {failure}")
     if runs.interrupted:

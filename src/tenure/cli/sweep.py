@@ -36,7 +36,6 @@ def sweep(
     With --json FILE finished plays are in the file as they come, so that nothing is lost by Ctrl-C.
     """
     from tenure.cli import screen, tables_of_runs
-    from tenure.service import compare as comparing
     from tenure.service import stage
     from tenure.service import sweep as sweeping
 
@@ -54,9 +53,4 @@ def sweep(
             progress=moved,
             keep=results.json_path,
         )
-    screen.say_lookback(script)
-    screen.warn(swept.warnings)
-    if report is not None:
-        comparing.write_page(swept, report)
-    results.give(swept.as_json(), lambda console: tables_of_runs.swept(console, swept))
-    screen.end_of_many(swept)
+    screen.end_of_many(swept, script, results, report, lambda console: tables_of_runs.swept(console, swept))
