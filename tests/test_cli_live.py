@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -216,12 +216,13 @@ def test_without_the_right_token_a_command_fails_with_one_sentence(server: Serve
 
 
 def test_help_is_quick_and_live_commands_have_completion(server: Served) -> None:
-    took = []
+    took_s = []
     for _ in range(3):
-        began = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert subprocess.run([TENURE, "--help"], capture_output=True).returncode == 0
-        took.append(time.perf_counter() - began)
-    assert min(took) < 1.0  # 0.2 s on a quiet machine; this one may be busy
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took_s.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(took_s) < 0.6, took_s  # of a processor: 0.2 s on a quiet machine
     heavy = "{'numpy', 'numba', 'pydantic', 'httpx', 'fastapi', 'sqlalchemy'}"
     heavy = f"import sys, tenure.cli.main; print(sorted({heavy} & set(sys.modules)))"
     loaded = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -109,6 +109,7 @@ class Desk:
         return max(0, int(self.now() - self.start))
 
 
+@lru_cache(maxsize=4096)
 def iso(epoch: float) -> str:
     """An instant to the second, ISO 8601 in UTC."""
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -129,7 +129,7 @@ def rows_of(desk: Desk, view: View, rows: Sequence[int]) -> list[QueueRow]:
         card, phase = view.cards[name], Phase(int(stay["phase"]))
         runs = phase in (Phase.RUNNING, Phase.STOPPING)
         told.append(
-            QueueRow(
+            QueueRow.model_construct(  # thousands of them, made of what is checked already
                 job=name,
                 account=str(paths[int(stay["account"])]),
                 user=card.user,
