@@ -158,7 +158,7 @@ def test_a_day_on_slurm(open_live: Callable[..., Live]) -> None:
 def test_killed_at_any_instant_it_loses_nothing_and_starts_nothing_twice(
     open_live: Callable[..., Live],
 ) -> None:
-    live = open_live()
+    live = open_live(back_off="1s")
     rng = np.random.default_rng([7, KILLS])
     traces = live.site.folder / "out" / "traces"
     traces.mkdir(exist_ok=True)
