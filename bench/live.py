@@ -35,7 +35,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tenure.client import Client, ClientError
 
-ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 PAGE = ROOT / "docs" / "speed-live.md"
 TENURE = Path(sys.executable).with_name("tenure")
 NODES, NODE_GPUS = 1024, 8
@@ -370,7 +371,7 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def page_of(columns: dict[str, dict[str, float]]) -> str:
+def page_of(columns: dict[str, dict[str, float]], turns: dict[str, float]) -> str:
     names = list(next(iter(columns.values())))
     rows = []
     for name in names:
@@ -381,6 +382,7 @@ def page_of(columns: dict[str, dict[str, float]]) -> str:
         ]
         rows.append(f"| {name} | {' | '.join(values)} | {bound} |")
     heads = " | ".join(columns)
+    listed = "\n".join(f"| {name} | {figure(value)} |" for name, value in turns.items())
     cores, python = os.cpu_count(), platform.python_version()
     return f"""# How fast the running scheduler is
 
@@ -403,6 +405,15 @@ on the disk and the turn that takes it up is recorded.
   take its whole grace of {GRACE_S["unbudgeted"]} s here.
 - *30 days* is the same server over a record of {HISTORY_EVENTS:,} events and {HISTORY_EVENTS // 5:,} ended
   jobs.
+- Wall times are those of a machine that does other things too: its load average stands in the table.
+
+## A turn by itself
+
+CPU time of a turn (`python bench/live_turns.py`): the same nodes and jobs, one process, nobody else asking.
+
+|  | ms |
+|---|---:|
+{listed}
 """
 
 
@@ -435,7 +446,10 @@ def main() -> None:
         if given.keep is None:
             shutil.rmtree(place, ignore_errors=True)
     if given.write:
-        PAGE.write_text(page_of(columns), encoding="utf-8")
+        turns = subprocess.run(
+            [sys.executable, HERE / "live_turns.py"], capture_output=True, check=True, text=True
+        )
+        PAGE.write_text(page_of(columns, json.loads(turns.stdout)), encoding="utf-8")
 
 
 if __name__ == "__main__":
