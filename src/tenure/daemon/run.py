@@ -389,7 +389,7 @@ class Daemon:
 
     def _carry_out(self) -> None:
         """Whatever is open; what the engine does not take now stays open."""
-        if not len(self._orders) or self.shadow or self._ghosts is None:
+        if not len(self._orders) or self._ghosts is None:
             self._settle()
             return
         carried = self._orders.carry_out(self.engine, self._is_wanted, self._ghosts)
@@ -398,7 +398,7 @@ class Daemon:
         for row, why in carried.refused:
             self.counters.orders_refused += 1
             self._log.warning("order_refused", id=row.id, kind=row.kind, job=row.job, why=why)
-            self._again = self._again or row.kind == "start"
+            self._again = self._again or row.kind in ("start", "enrol")
         if carried.silent:
             self._eye.silent(carried.silent)
             self._show()

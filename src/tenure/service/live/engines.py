@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tenure.engines.clock import Clock
 from tenure.engines.protocol import Engine
+from tenure.engines.shadow import ShadowEngine
 from tenure.settings.errors import BadInput, checked, shown
 from tenure.settings.lab import Lab
 from tenure.settings.live_file import LocalFile
@@ -16,8 +17,13 @@ ENGINES = ("local", "slurm", "fake")
 def open_engine(name: str, lab: Lab, data: Path, clock: Clock, *, shadow: bool = False) -> Engine:
     """The engine of that name for this lab; it keeps what it must remember in `data`. Raises BadInput.
 
-    `shadow`: one that only reads, where the engine has a queue that others live from.
+    `shadow`: one that only reads it, and pretends what it is ordered.
     """
+    engine = _engine(name, lab, data, clock, shadow)
+    return ShadowEngine(engine, clock, data / "shadow.json") if shadow else engine
+
+
+def _engine(name: str, lab: Lab, data: Path, clock: Clock, shadow: bool) -> Engine:
     told = lab.live.engine.get(name, {})
     if name == "fake":
         from tenure.engines.fake import FakeCluster
