@@ -254,3 +254,12 @@ def test_the_place_comes_from_arguments_then_the_environment_then_the_folder(
     monkeypatch.setenv("TENURE_TOKEN", "of-the-environment")
     assert place_of() == ("http://lab.example:99", "of-the-environment")
     assert place_of("https://other", "mine") == ("https://other", "mine")
+
+
+def test_a_hold_says_who_put_it_and_why(lab: Client) -> None:
+    job = lab.submit(**JOB, hold=True).job
+    assert lab.why(job).sentence.startswith("waits: admin put it on hold")
+    assert lab.show(job).held
+    lab.release(job)
+    wait_for("it runs", lambda: lab.show(job).phase == "running")
+    lab.cancel(job)

@@ -10,6 +10,7 @@ from tenure.client.messages import Attempt, Happening, Job, Log, Range, Why
 from tenure.core.explain import STARTED
 from tenure.core.tell_one import Instant
 from tenure.core.words import Phase, Rule
+from tenure.daemon.commands import AFTER, ARRAY
 from tenure.daemon.view import View
 from tenure.engines.protocol import EngineError
 from tenure.ledger.records import AttemptRow, JobRow
@@ -45,7 +46,8 @@ def show(desk: Desk, who: Who, name: str) -> Job:
     reason = sentence = None
     if phase == "waiting" and on_board >= 0:
         reason = reasons_of(view, [on_board]).get(on_board)
-        sentence = _instant(view).why_waits(on_board)["sentence"] if reason is not None else None
+        told = None if reason is None else _instant(view).why_waits(on_board)["sentence"]
+        sentence = _held_back(view, on_board) or told
     shown = ("command", "env", "workdir")
     return Job(
         job=row.job,
@@ -67,7 +69,7 @@ def show(desk: Desk, who: Who, name: str) -> Job:
         after=list(spec.get("after", ())),
         submitted=desk.date(row.submitted_t) or "",
         ended=desk.date(row.ended_t),
-        held=card is not None and bool(card.held_by),
+        held=card is not None and card.held_by not in ("", AFTER, ARRAY),
         reason=reason,
         sentence=sentence,
         detail=row.detail,
@@ -112,10 +114,19 @@ def why(desk: Desk, who: Who, name: str) -> Why:
         return _told(view, desk, job, sentence or f"is {job.phase}")
     told = _instant(view).why_waits(row)
     answer = why_of(desk, view, told, view.t, job=name, phase="waiting")
-    card = view.cards.get(name)
-    if phase == Phase.HELD and card is not None and card.detail:
-        answer = answer.model_copy(update={"sentence": f"waits: {card.detail}"})
-    return answer
+    held_back = _held_back(view, row)
+    return answer if held_back is None else answer.model_copy(update={"sentence": held_back})
+
+
+def _held_back(view: View, row: int) -> str | None:
+    """Why a job is on hold, where more is known: others must end first, or somebody said why."""
+    if Phase(int(view.board.stays["phase"][row])) != Phase.HELD:
+        return None
+    card = view.cards[view.ids[row]]
+    if card.held_by in (AFTER, ARRAY):
+        return f"waits: {card.detail}" if card.detail else None
+    why = f": {card.detail}" if card.detail else ""
+    return f"waits: {card.held_by} put it on hold{why}" if card.held_by else None
 
 
 def _ended(job: JobRow) -> str:
