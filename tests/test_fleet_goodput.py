@@ -13,6 +13,7 @@ from tenure.planner import goodput, save_interval
 from tenure.planner.goodput import EXACT, FIRST_ORDER, RENEWAL, WALL, Run, Saves, buckets
 from tenure.planner.groups import Groups, stall_that_pays, synchronous
 from tenure.planner.plan_goodput import plan_goodput
+from tenure.planner.play_groups import play_groups
 from tenure.settings.errors import BadInput
 from tenure.settings.goodput_file import goodput_file_of
 
@@ -310,3 +311,21 @@ def test_what_is_wrong_in_a_file_is_one_message(change, key):
         answer(**{k: v for k, v in keys.items() if v is not None})
     assert refused.value.key_path == key
     assert "\n" not in str(refused.value)
+
+
+# --- groups, played -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "groups", [Groups(12, 3, 10), Groups(1, 10, 10), Groups(4, 3, 30), Groups(48, 2, 20), Groups(24, 0, 15)]
+)
+def test_groups_played_by_events_agree_with_overlap(groups):
+    played_part = play_groups(np.random.default_rng(11), groups, 18, 3_000_000)
+    assert played_part == pytest.approx(groups.overlap(18), abs=0.002)
+
+
+def test_a_least_number_of_groups_stops_the_job_below_it():
+    groups = Groups(4, 1, 10)
+    parts = [play_groups(np.random.default_rng(3), groups, 18, 300_000, fewest) for fewest in (1, 3, 4)]
+    assert parts == sorted(parts, reverse=True)
+    assert parts[2] == pytest.approx(math.exp(-10 / 18), abs=0.005)  # all must be there: as one group

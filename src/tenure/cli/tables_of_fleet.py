@@ -1,4 +1,4 @@
-"""Tables of `tenure plan spares`, `goodput` and `power`: the answer first, each figure with its convention."""
+"""Tables of `tenure plan spares`, `goodput` and `power`: the answer first, figures with conventions."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def goodput(console: Console, answer: Answer) -> None:
         Text(f"The job works {_fine(answer['goodput'])} of its time ({leading})", style="bold"),
     )
     console.print(
-        f"It is stopped every {duration(answer['mtbf_s'])}, {significant(answer['failures_per_day'])} times a "
-        f"day; saving every {duration(answer['every_s'])} of work, a stop costs "
+        f"It is stopped every {duration(answer['mtbf_s'])}, {significant(answer['failures_per_day'])} times "
+        f"a day; saving every {duration(answer['every_s'])} of work, a stop costs "
         f"{duration(answer['lost_with_failure_s'])} on average."
     )
     table = simple_table("By convention", "", ["works", "what it counts"])
@@ -151,7 +151,9 @@ def _groups(answer: Answer) -> Table:
     losses = against["loss_s"]
     table.add_row("lost with a failure", duration(losses["synchronous"]), duration(losses["groups"]))
     pays = against["pays_below_stall_s"]
-    table.caption = "Groups pay " + ("with no stall." if pays is None else f"with stalls below {duration(pays)}.")
+    table.caption = "Groups pay " + (
+        "with no stall." if pays is None else f"with stalls below {duration(pays)}."
+    )
     return table
 
 
@@ -160,7 +162,9 @@ def power(console: Console, answer: Answer) -> None:
     best = answer["optimum"]
     console.print()
     console.print(
-        Text(f"{count(best['gpus'])} accelerators at {significant(best['cap_w'])} W do the most", style="bold")
+        Text(
+            f"{count(best['gpus'])} accelerators at {significant(best['cap_w'])} W do the most", style="bold"
+        )
     )
     reference = significant(answer["reference_w"])
     table = simple_table(
@@ -168,7 +172,10 @@ def power(console: Console, answer: Answer) -> None:
         "limit, W",
         ["accelerators", "each does", "all do", "site W each", "MWh a year"],
     )
-    for row in (*answer["at"], best):
+    for row in sorted(
+        (*(row for row in answer["at"] if row["cap_w"] != best["cap_w"]), best),
+        key=lambda row: float(row["cap_w"]),
+    ):
         table.add_row(
             significant(row["cap_w"]),
             count(row["gpus"]),
@@ -186,7 +193,9 @@ def power(console: Console, answer: Answer) -> None:
             f"Over watts really drawn: {significant(drawn['cap_w'])} W, all do {_times(drawn['cluster'])}."
         )
     if answer["idle"]:
-        console.print(f"Held accelerators that idle let the limit rise × {answer['idle']['limit_factor']:.3f}.")
+        console.print(
+            f"Held accelerators that idle let the limit rise × {answer['idle']['limit_factor']:.3f}."
+        )
     if answer["stragglers"]:
         speed = percent(answer["stragglers"]["speed"])
         console.print(f"The slowest of {count(answer['stragglers']['gpus'])} holds a job to {speed}.")
@@ -200,14 +209,14 @@ def _times(value: float) -> str:
 
 
 def _fine(part: float | None) -> str:
-    """A part to four significant digits of what is missing from it: `99.92 %`, `0.778 %`."""
+    """A part, with the digits that tell it from nothing and from all: `99.945 %`, `0.778 %`."""
     if part is None:
         return NOTHING
     value = 100 * part
-    if value <= 0 or value >= 100:
-        return f"{value:.4g} %"
+    if value < 1e-7 or value >= 100:
+        return f"{value:.0f} %"
     missing, digits = 100 - value, 2
-    while digits < 8 and min(missing, value) < 10 ** (1 - digits) * 2:
+    while digits < 6 and min(missing, value) < 10 ** (1 - digits) * 2:
         digits += 1
     return f"{value:.{digits}f} %"
 

@@ -74,9 +74,7 @@ def replay(ledger: Ledger, turn: int, lab: Lab, policy: Policy) -> Replayed:
     apply_news(book, table, n_news, told.t, deciding=deciding)
     decided = Teller(book.lab, policy, book.gpu_types, book.start).lines(book, notes)
     same = [json.loads(line) for line in decided] == [json.loads(line) for line in recorded]
-    return Replayed(
-        turn, told.t, same, digest == told.digest, told.code == code_digest(), recorded, decided
-    )
+    return Replayed(turn, told.t, same, digest == told.digest, told.code == code_digest(), recorded, decided)
 
 
 def _unnumbered(line: str) -> str:

@@ -130,6 +130,8 @@ def _alternatives(file: SparesFile) -> list[dict[str, Any]]:
         used = (file.rack.gpus - held) // file.job.width * file.job.width
         if used < file.rack.gpus // 2 or used == 0:
             break
+        if found and used == found[-1]["per_rack"]:
+            continue  # the width leaves no more to use
         active = -(-file.job.gpus // used)
         if active % file.zones:
             active += file.zones - active % file.zones
@@ -144,7 +146,7 @@ def _alternatives(file: SparesFile) -> list[dict[str, Any]]:
         bought = (active + spare) * file.rack.gpus
         found.append(
             {
-                "held": held,
+                "held": file.rack.gpus - used,
                 "per_rack": used,
                 "rack_unavailability": rack.q,
                 "active": active,
@@ -218,7 +220,7 @@ def _warnings(file: SparesFile, told: dict[str, Any], fleet: Fleet) -> list[str]
     elif mission["spare"] > spare:
         found.append(
             f"{spare} spares are enough at an instant with {file.confidence:g}; without one shortage in "
-            f"{file.mission or 0:g} s it takes {mission['spare']} (with {spare}: "
+            f"{(file.mission or 0) / DAY_S:g} days it takes {mission['spare']} (with {spare}: "
             f"{mission['p_with_racks_spare']:.4f})"
         )
     if file.elastic:

@@ -24,5 +24,5 @@ def spares(path: Path) -> dict[str, Any]:
 
 
 def power(path: Path) -> dict[str, Any]:
-    """Accelerators and limit under a site's supply. BadInput where the file is wrong or asks past its curve."""
+    """Accelerators and limit under a supply. BadInput where the file is wrong or asks past its curve."""
     return plan_power(read_power_file(path), name=str(path))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_validator
 
 from tenure.settings.errors import BadInput, Checked, checked
-from tenure.settings.plan_units import Part, Price, amount
+from tenure.settings.plan_units import Part, Price, amount, part
 from tenure.settings.units import whole
 from tenure.settings.yaml_file import read_yaml
 
@@ -21,7 +21,7 @@ SiteMw = Annotated[float, BeforeValidator(amount(0, 1e6, "megawatts", above=True
 Multiplier = Annotated[
     float, BeforeValidator(amount(1, 100, "site watts for one at the accelerator, a number"))
 ]
-Sigma = Annotated[float, BeforeValidator(amount(0, 0.2, "a spread of speeds, in parts of the mean,"))]
+Sigma = Annotated[float, BeforeValidator(lambda value: amount(0, 0.2, "a spread of speeds,")(part(value)))]
 RackCount = Annotated[int, BeforeValidator(whole(1, 10_000, "a whole number of GPUs"))]
 Points = tuple[tuple[float, float], ...]
 
