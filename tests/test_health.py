@@ -161,11 +161,6 @@ class Fleet:
         return list(self.nodes.values())
 
 
-class RealClock:
-    def now(self) -> float:
-        return time.time()
-
-
 def look_until(watch: HealthWatch, true: Callable[[], bool], seconds: float = 20.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
@@ -191,7 +186,7 @@ def sick(tmp_path: Path) -> Path:
 def test_a_sick_node_leaves_is_tested_and_waits_for_a_person_until_it_is_well(sick: Path) -> None:
     fleet = Fleet(NodeNow("n0", "up"), NodeNow("n1", "up"))
     check = HealthCheckFile.model_validate({"command": [str(sick.parent / "check")], "every": "1s"})
-    watch = HealthWatch(check, fleet.seen, fleet.ask, RealClock())
+    watch = HealthWatch(check, fleet.seen, fleet.ask, time.time)
     try:
         (sick / "n1").touch()
         look_until(watch, lambda: fleet.nodes["n1"].state == "repairing")
@@ -208,7 +203,7 @@ def test_a_sick_node_leaves_is_tested_and_waits_for_a_person_until_it_is_well(si
 def test_a_node_that_failed_its_test_once_is_tested_anew_the_next_time(sick: Path) -> None:
     fleet = Fleet(NodeNow("n0", "testing", by="pia"))
     check = HealthCheckFile.model_validate({"command": [str(sick.parent / "check")], "every": "1s"})
-    watch = HealthWatch(check, fleet.seen, fleet.ask, RealClock())
+    watch = HealthWatch(check, fleet.seen, fleet.ask, time.time)
     try:
         (sick / "n0").touch()
         look_until(watch, lambda: fleet.nodes["n0"].state == "repairing")
@@ -224,7 +219,7 @@ def test_a_node_that_failed_its_test_once_is_tested_anew_the_next_time(sick: Pat
 def test_a_sick_node_that_recovers_comes_back_without_a_person(sick: Path) -> None:
     fleet = Fleet(NodeNow("n0", "up"))
     check = HealthCheckFile.model_validate({"command": [str(sick.parent / "check")], "every": "1s"})
-    watch = HealthWatch(check, fleet.seen, fleet.ask, RealClock())
+    watch = HealthWatch(check, fleet.seen, fleet.ask, time.time)
     try:
         (sick / "n0").touch()
         look_until(watch, lambda: fleet.nodes["n0"].state == "draining")
@@ -240,7 +235,7 @@ def test_busy_nodes_are_left_alone_unless_the_lab_says_always(sick: Path) -> Non
         fleet = Fleet(NodeNow("n0", "up", attempts=1))
         (sick / "n0").touch()
         settings = {"command": [str(sick.parent / "check")], "every": "1s", "when": when, "failures": 1}
-        watch = HealthWatch(HealthCheckFile.model_validate(settings), fleet.seen, fleet.ask, RealClock())
+        watch = HealthWatch(HealthCheckFile.model_validate(settings), fleet.seen, fleet.ask, time.time)
         try:
             for _ in range(40):
                 watch.look()
@@ -263,7 +258,7 @@ def test_a_step_that_could_not_be_written_down_is_asked_for_again() -> None:
         tries.append(step)
         raise OSError("disk full")
 
-    watch = HealthWatch(None, lambda: [NodeNow("n0", "draining", 0, "pia", "fan")], ask, clock)
+    watch = HealthWatch(None, lambda: [NodeNow("n0", "draining", 0, "pia", "fan")], ask, clock.now)
     watch.look()
     watch.look()
     assert len(tries) == 1
@@ -284,7 +279,7 @@ def test_nodes_that_fail_and_must_stay_are_said_loudly_each_time_they_change(
     structlog.configure(logger_factory=structlog.PrintLoggerFactory())
     fleet = Fleet(*(NodeNow(f"n{i}", "up") for i in range(3)))
     settings = {"command": [str(sick.parent / "check")], "every": "1s", "failures": 1, "most_drained": "34%"}
-    watch = HealthWatch(HealthCheckFile.model_validate(settings), fleet.seen, fleet.ask, RealClock())
+    watch = HealthWatch(HealthCheckFile.model_validate(settings), fleet.seen, fleet.ask, time.time)
     try:
         for i in range(3):
             (sick / f"n{i}").touch()

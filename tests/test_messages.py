@@ -234,7 +234,7 @@ def mail_to(server: Post, **keys: Any) -> dict[str, Any]:
 def test_a_note_is_posted_as_json_with_its_text_and_its_id(web: Web) -> None:
     drawer = Drawer()
     drawer.put("ann", "Job 7 failed.")
-    Courier("lab", settings(webhook=web.address), drawer, Chosen()).round()
+    Courier("lab", settings(webhook=web.address), drawer, Chosen().now).round()
     (posted,) = web.posted
     assert posted["text"] == "ann: Job 7 failed."
     assert posted["id"] == posted["key"] == drawer.closed[0][2]
@@ -244,7 +244,7 @@ def test_a_note_is_posted_as_json_with_its_text_and_its_id(web: Web) -> None:
 def test_a_note_is_mailed_with_headers_that_say_a_program_wrote_it(mail: Post) -> None:
     drawer = Drawer()
     drawer.put("ann", "Job 7 (Prüfung ✓) failed.")
-    Courier("lab", settings(mail=mail_to(mail)), drawer, Chosen()).round()
+    Courier("lab", settings(mail=mail_to(mail)), drawer, Chosen().now).round()
     ((to, data),) = mail.letters
     letter = email.message_from_bytes(data, policy=email.policy.default)
     assert (to, letter["To"], letter["Subject"]) == ("ann@lab.example",) * 2 + ("lab: job 7: failed",)
@@ -255,7 +255,7 @@ def test_a_note_is_mailed_with_headers_that_say_a_program_wrote_it(mail: Post) -
 
 def test_what_comes_within_a_period_leaves_as_one_message(web: Web) -> None:
     drawer, clock = Drawer(), Chosen()
-    courier = Courier("lab", settings(webhook=web.address, every="5m"), drawer, clock)
+    courier = Courier("lab", settings(webhook=web.address, every="5m"), drawer, clock.now)
     drawer.put("ann", "one")
     courier.round()
     for text in ("two", "three"):
@@ -281,7 +281,7 @@ def test_a_flood_is_one_message_of_bounded_length() -> None:
 
 def test_a_server_that_is_away_is_asked_again_ever_later_and_gets_the_same_id(web: Web) -> None:
     drawer, clock = Drawer(), Chosen()
-    courier = Courier("lab", settings(webhook=web.address), drawer, clock)
+    courier = Courier("lab", settings(webhook=web.address), drawer, clock.now)
     drawer.put("ann", "one")
     web.status = 503
     for _ in range(100):
@@ -301,7 +301,7 @@ def test_who_was_reached_by_one_way_is_not_told_again_by_it_while_the_other_is_a
     web: Web, mail: Post
 ) -> None:
     drawer, clock = Drawer(), Chosen()
-    courier = Courier("lab", settings(webhook=web.address, mail=mail_to(mail)), drawer, clock)
+    courier = Courier("lab", settings(webhook=web.address, mail=mail_to(mail)), drawer, clock.now)
     drawer.put("ann", "one")
     mail.refused.add("ann@lab.example")
     courier.round()
@@ -317,7 +317,7 @@ def test_an_address_that_is_refused_holds_up_nobody_else(mail: Post) -> None:
     drawer.put("ann", "one")
     drawer.put("bo", "two")
     mail.refused.add("ann@lab.example")
-    courier = Courier("lab", settings(mail=mail_to(mail)), drawer, Chosen())
+    courier = Courier("lab", settings(mail=mail_to(mail)), drawer, Chosen().now)
     courier.round()
     assert [to for to, _ in mail.letters] == ["bo@lab.example"]
     assert "no such person" in courier.told().error or courier.told().sent == 1
@@ -329,7 +329,7 @@ def test_a_flood_for_one_who_cannot_be_reached_keeps_no_message_from_others(mail
         drawer.put("ann", f"line {n}")
     drawer.put("bo", "two")
     mail.refused.add("ann@lab.example")
-    courier = Courier("lab", settings(mail=mail_to(mail)), drawer, clock)
+    courier = Courier("lab", settings(mail=mail_to(mail)), drawer, clock.now)
     for _ in range(3):
         courier.round()
         clock.at += 1
@@ -338,7 +338,7 @@ def test_a_flood_for_one_who_cannot_be_reached_keeps_no_message_from_others(mail
 
 def test_a_note_nobody_takes_for_days_is_given_up_with_the_reason(web: Web) -> None:
     drawer, clock = Drawer(), Chosen()
-    courier = Courier("lab", settings(webhook=web.address, keep="1h"), drawer, clock)
+    courier = Courier("lab", settings(webhook=web.address, keep="1h"), drawer, clock.now)
     drawer.put("ann", "one")
     web.status = 500
     courier.round()
@@ -357,7 +357,7 @@ def test_who_wants_none_or_has_no_address_keeps_nothing_waiting(web: Web) -> Non
         "lab",
         settings(mail={"server": "127.0.0.1:1", "to": "{user}@x.example"}, people=people),
         drawer,
-        Chosen(),
+        Chosen().now,
     ).round()
     assert [state for _, state, _ in drawer.closed] == ["failed", "failed"]
 
@@ -394,7 +394,7 @@ def test_no_name_can_add_a_header_to_a_mail(mail: Post) -> None:
 def test_messages_leave_from_a_thread_of_their_own(web: Web) -> None:
     drawer = Drawer()
     drawer.put("ann", "one")
-    courier = Courier("lab", settings(webhook=web.address), drawer, Chosen())
+    courier = Courier("lab", settings(webhook=web.address), drawer, Chosen().now)
     courier.start()
     deadline = time.monotonic() + 10
     while drawer.notes and time.monotonic() < deadline:
@@ -437,7 +437,7 @@ def test_what_a_turn_wrote_down_leaves_after_a_restart_and_only_once(web: Web, t
             ledger.record(
                 turn_with({"user": "ann", "job": "7", "kind": "failed", "text": "one", "t": 0}), lease
             )
-        Courier("lab", settings(webhook=web.address), ledger, clock).round()
+        Courier("lab", settings(webhook=web.address), ledger, clock.now).round()
         ledger.close()
         web.status = 200
     assert [posted["text"] for posted in web.posted] == ["ann: one", "ann: one"]  # refused, then taken

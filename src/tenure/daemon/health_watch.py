@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import structlog
 
@@ -21,10 +21,6 @@ from tenure.settings.live_file import HealthCheckFile
 ASK_AGAIN_S = 15.0  #: a step asked for and not seen to be taken is asked for again
 PACE_S = 1.0
 TEST_EVERY_S = 30  #: of a node being tested whose check says nothing that can be understood
-
-
-class Clock(Protocol):
-    def now(self) -> float: ...
 
 
 class Told(NamedTuple):
@@ -47,12 +43,12 @@ class HealthWatch:
         check: HealthCheckFile | None,
         nodes: Callable[[], Sequence[NodeNow]],
         ask: Callable[[Step], object],
-        clock: Clock,
+        now: Callable[[], float],
         *,
         run: Callable[..., Verdict] = check_node,
     ) -> None:
         self.check = check
-        self._nodes, self._ask, self._clock, self._run = nodes, ask, clock, run
+        self._nodes, self._ask, self._now, self._run = nodes, ask, now, run
         self._tallies: dict[str, Tally] = {}
         self._due: dict[str, float] = {}
         self._under_way: dict[str, tuple[NodeNow, Future[Verdict]]] = {}
@@ -89,7 +85,7 @@ class HealthWatch:
 
     def look(self) -> None:
         """One round: hear what checks said, ask for what follows, start the checks that are due."""
-        now, nodes = self._clock.now(), list(self._nodes())
+        now, nodes = self._now(), list(self._nodes())
         named = {node.name: node for node in nodes}
         for name, tally in list(self._tallies.items()):
             if name not in named or not tally.is_of(named[name]):
@@ -159,7 +155,7 @@ class HealthWatch:
 
     def _first_due(self, node: str, place: int, of: int) -> float:
         assert self.check is not None
-        return self._due.setdefault(node, self._clock.now() + self.check.every * place / max(1, of))
+        return self._due.setdefault(node, self._now() + self.check.every * place / max(1, of))
 
 
 def wanted(node: NodeNow, when: str) -> bool:

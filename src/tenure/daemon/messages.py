@@ -34,10 +34,6 @@ FIRST_RETRY_S, LONGEST_RETRY_S = 5.0, 900.0
 PACE_S = 1.0
 
 
-class Clock(Protocol):
-    def now(self) -> float: ...
-
-
 class Outbox(Protocol):
     """Where notes are kept: a ledger."""
 
@@ -125,10 +121,10 @@ class Courier:
         lab: str,
         settings: MessagesFile,
         outbox: Outbox,
-        clock: Clock,
+        now: Callable[[], float],
         deliver: Mapping[str, Callable[[Message, str], None]] | None = None,
     ) -> None:
-        self._lab, self._settings, self._outbox, self._clock = lab, settings, outbox, clock
+        self._lab, self._settings, self._outbox, self._now = lab, settings, outbox, now
         self._deliver = deliver or {"webhook": post, "mail": Mailer(settings.mail)}
         self._quiet_until: dict[str, float] = {}  # by person: one message a period
         self._tries: dict[str, tuple[int, float]] = {}  # by person and way: failures in a row, next try
@@ -162,7 +158,7 @@ class Courier:
 
     def round(self) -> None:
         """Deliver what is due now."""
-        now, settled = self._clock.now(), self._told.sent + self._told.failed
+        now, settled = self._now(), self._told.sent + self._told.failed
         by_person: dict[str, list[Note]] = {}
         notes = self._outbox.outbox(self._limit)
         full = len(notes) >= self._limit

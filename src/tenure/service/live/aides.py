@@ -47,11 +47,10 @@ class Aides:
         desk = self.desk
         if not desk.shadow:
             live = desk.lab.live
-            clock = _ClockOf(desk)
-            self.watch = HealthWatch(live.health_check, self.nodes, self.ask, clock)
+            self.watch = HealthWatch(live.health_check, self.nodes, self.ask, desk.now)
             self.watch.start()
             if live.messages is not None:
-                self.courier = Courier(desk.lab.name, live.messages, LeadersOutbox(desk), clock)
+                self.courier = Courier(desk.lab.name, live.messages, LeadersOutbox(desk), desk.now)
                 self.courier.start()
         self._repeat("tallies", self.count)
         if not desk.shadow:
@@ -155,8 +154,3 @@ class LeadersOutbox:
     def settle_notes(self, settled: Sequence[tuple[int, str, str]]) -> None:
         """They left, or never will."""
         self._desk.ledger.settle_notes(settled)
-
-
-class _ClockOf:
-    def __init__(self, desk: Desk) -> None:
-        self.now = desk.now
