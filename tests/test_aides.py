@@ -19,7 +19,7 @@ from tenure.service.live.aides import Aides
 from tenure.service.live.desk import Desk
 from tenure.settings.lab import lab_of
 from tenure.web.metrics import Metrics
-from test_messages import Web
+from test_messages import Web, listening
 
 CHECK = """#!/bin/sh
 if test -e "$(dirname "$0")/sick-$1"
@@ -104,12 +104,8 @@ class Site:
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    import threading
-
-    with Web() as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    with listening(Web()) as server:
         yield server
-        server.shutdown()
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ import socketserver
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -207,20 +208,28 @@ class Letter(socketserver.StreamRequestHandler):
                 self.say("250 ok")
 
 
-@pytest.fixture
-def web() -> Iterator[Web]:
-    with Web() as server:
+Server = TypeVar("Server", bound=socketserver.TCPServer)
+
+
+@contextmanager
+def listening(server: Server) -> Iterator[Server]:
+    """The server answers, from a thread of its own, for the length of a block."""
+    with server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         yield server
         server.shutdown()
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with listening(Web()) as server:
+        yield server
 
 
 @pytest.fixture
 def mail() -> Iterator[Post]:
-    with Post() as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    with listening(Post()) as server:
         yield server
-        server.shutdown()
 
 
 def settings(**keys: Any) -> MessagesFile:
