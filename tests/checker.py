@@ -240,14 +240,11 @@ class Checker:
     def within_quota(self, line: Mapping[str, Any], job: Job) -> None:
         """Policy `priority`: what is kept for good is within its account's part of the healthy GPUs."""
         cluster, kept = line["cluster"], job.gpus
-        for other in self.jobs.values():
+        here = (node.name for node in self.facts.nodes.values() if node.cluster == cluster)
+        for other in (self.jobs[name] for name in sorted({name for node in here for name in self.on[node]})):
             attempt = other.attempt
             if attempt and other.account == job.account and attempt.protected_until_s == NEVER_S:
-                if (
-                    attempt.stopping is None
-                    and self.facts.nodes[next(iter(attempt.nodes))].cluster == cluster
-                ):
-                    kept += other.gpus
+                kept += other.gpus if attempt.stopping is None else 0
         quota = self.shares.of(job.account, cluster) * self.healthy_gpus(cluster)
         if kept > quota + NEAR:
             self.says(line, "S10", f"{job.account} would keep {kept} GPUs for good, its quota is {quota:g}")
