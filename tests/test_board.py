@@ -42,6 +42,8 @@ POSTS = (
     "freeing",
     "avail",
     "soft",
+    "lax",
+    "lax_room",
     "n_jobs",
     "plan",
     "state",

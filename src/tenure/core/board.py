@@ -18,29 +18,18 @@ from tenure.core.words import NEVER_S, NONE
 
 #: The three waiting lists of an account in a cluster.
 QUICK, BUDGETED, UNBUDGETED, LANES = 0, 1, 2, 3
-#: Kinds of nodes that rooms are counted for: ordinary, of the pool, under a promise.
-PLAIN, POOL, PROMISED, KINDS = 0, 1, 2, 3
+PLANS = 64  #: rows of plans a cluster
+#: Kinds of nodes that rooms are counted for: ordinary, of the pool, and under each promise.
+PLAIN, POOL, PROMISED = 0, 1, 2
+KINDS = PROMISED + PLANS
+#: What may be stopped on a node: unbudgeted attempts; those, and what an owner above its target can spare.
+LAX, RIPE, WAYS = 0, 1, 2
 
+#: First what is read of every waiting job that is looked at: it lies together.
 STAY = table_type(
-    submit_s=I8,  #: first submission: its place in order, kept over requeues
-    started_s=I8,
-    protected_until_s=I8,
-    stop_s=I8,  #: STOPPING: end of its grace
-    since_s=I8,  #: since when it is in its phase (WAITING, RESTING, CLAIMING …)
-    patient_s=I8,  #: since when it waits for a cheaper moment; NEVER_S = it does not
-    rest_until_s=I8,
-    account=I8,  #: as in JOB, kept here too: it is read with the rest
-    gpus=I8,
-    cluster=I8,  #: where it runs or is claimed; where it counts as demand while it waits
-    node=I8,  #: its node, or the first of its nodes (chain: posts.next_of_gang)
-    n_nodes=I8,
-    attempt=I8,  #: attempts so far
-    preempted=I8,  #: times it was preempted
-    taker=I8,
+    gpus=I8,  #: as in JOB, kept here too: it is read with the rest
     plan=I8,  #: row of its plan, or NONE
-    rule=I8,  #: by which rule its claim was made
-    phase=I8,
-    cause=I8,
+    patient_s=I8,  #: since when it waits for a cheaper moment; NEVER_S = it does not
     budgeted=B1,
     quick=B1,  #: short and small (QUICK lane)
     soft=B1,  #: running and past its protection, or unbudgeted
@@ -49,6 +38,24 @@ STAY = table_type(
     at_head=B1,
     saved=B1,  #: saved up
     timed_out=B1,
+    account=I8,  #: as in JOB
+    submit_s=I8,  #: first submission: its place in order, kept over requeues
+    started_s=I8,
+    protected_until_s=I8,
+    stop_s=I8,  #: STOPPING: end of its grace
+    since_s=I8,  #: since when it is in its phase (WAITING, RESTING, CLAIMING …)
+    rest_until_s=I8,
+    cluster=I8,  #: where it runs or is claimed; where it counts as demand while it waits
+    node=I8,  #: its node, or the first of its nodes (chain: posts.next_of_gang)
+    n_nodes=I8,
+    attempt=I8,  #: attempts so far
+    preempted=I8,  #: times it was preempted
+    taker=I8,
+    next_soft=I8,  #: chain of its owner's budgeted attempts past protection
+    prev_soft=I8,
+    rule=I8,  #: by which rule its claim was made
+    phase=I8,
+    cause=I8,
 )
 
 ENTRY = table_type(
@@ -59,7 +66,15 @@ QUEUE = table_type(
     head=I8,
     tail=I8,
     n=I8,
-    least=I8,  #: fewest GPUs of one node that any job so deep would need; 0 = not known
+    least=I8,  #: fewest GPUs of one node that any job so deep would need; 0 = not known, nor what follows
+    few=I8,  #: GPUs of the smallest job so deep
+    many=I8,  #: … of the largest
+    least_s=I8,  #: the shortest protection so deep
+    fitting=I8,  #: GPUs of the largest job so deep that its account's target could hold; 0 = none
+    beyond=I8,  #: … of the smallest that it could not
+    gang=I8,  #: the first job so deep of more than one node, or NONE
+    saved=B1,  #: one so deep has saved up
+    deeper=B1,  #: more jobs wait behind those
 )  # row = standing * LANES + lane
 
 POST = table_type(
@@ -71,6 +86,10 @@ POST = table_type(
     avail=I8,  #: free GPUs that no claim keeps (core/pledges.py): what others may take now
     soft=I8,  #: GPUs of attempts past protection or unbudgeted
     n_jobs=I8,
+    lax=I8,  #: … of unbudgeted ones
+    ripe=I8,  #: … of those that their owners can spare one by one
+    lax_room=I8,  #: what is free or comes free, and lax
+    ripe_room=I8,  #: … and ripe
     plan=I8,  #: row of the plan that marked it, or NONE
     next_of_gang=I8,  #: chain of the nodes of the gang that runs here
     next_of_claim=I8,  #: … that claims this node
@@ -113,6 +132,10 @@ STANDING = table_type(
     first_sorted=I8,  #: children in order of ratio
     next_sorted=I8,
     plan=I8,  #: row of its open plan, or NONE
+    first_soft=I8,  #: its budgeted attempts past protection, a chain
+    gives=I8,  #: GPUs of the largest attempt it can spare, as `ripe` has it
+    largest=I8,  #: GPUs of its largest budgeted attempt; 0 = not known
+    after=I8,  #: one more than the GPUs of its attempts still protected when its plan is due; 0 = not known
     open=B1,
 )
 
@@ -126,12 +149,14 @@ SCENE = table_type(
     pool_first=I8,  #: first node of the pool
     pool_nodes=I8,
     n_plans=I8,
+    plan_rows=I8,  #: plans are in the first so many rows
     n_waiting=I8,  #: waiting jobs over all lists
     n_sick=I8,  #: nodes that drain and still run something
     n_closing=I8,  #: nodes that are going to close
     plan_above=I8,
     bound_gpus=I8,  #: two nodes from 512 GPUs on, else one
     dirty=B1,  #: demand or entitlement changed: flows must be settled again
+    stirred=B1,  #: targets or what accounts run have changed: what they can spare is not known
 )
 
 PLAN = table_type(at_s=I8, target=F8, job=I8, cluster=I8, first_node=I8, n_nodes=I8, rule=I8, open=B1)
@@ -148,6 +173,7 @@ COUNTS = table_type(
     looked=I8,  #: jobs looked at, a measure of work
     searched=I8,  #: attempts weighed as victims
     turns=I8,
+    thorough=B1,  #: no bound is believed, all is looked at: an oracle for tests, the same decisions
     by_arrival=B1,  #: lists ignore priority (first come, first served)
     one_list=B1,  #: all jobs of a cluster wait in one list, that of the root
 )
@@ -173,6 +199,8 @@ SCRATCH_ACCOUNT = table_type(
     next_entry=I8,
     fail_gpus=I8,  #: a job so large, protected so long, found no victims in this pass
     fail_s=I8,
+    full_gpus=I8,  #: … fits on no free node
+    full_s=I8,
 )
 SCRATCH_NODE = table_type(cost=F8, clear_s=I8)
 SCRATCH_JOB = table_type(stamp=I8)
@@ -201,6 +229,7 @@ class Board(NamedTuple):
     claims: NDArray[np.int64]  #: jobs whose place is being cleared, oldest first
     log: Any
     rooms: NDArray[np.int64]  #: (clusters * KINDS, most GPUs + 1): nodes with so many GPUs to take
+    clears: NDArray[np.int64]  #: (clusters * KINDS * WAYS, most GPUs + 1): … if what may be stopped was
     counts: Any  #: one row
     out: Any  #: EVENT rows, `n_out` of them: what this turn (and those before it, not yet fetched) said
     placed: Any  #: PLACEMENT rows
@@ -236,7 +265,7 @@ def new_board(
     posts = empty(n_nodes, POST, plan_s=NEVER_S, closed_s=NEVER_S, plan=NONE, next_of_gang=NONE)
     posts["next_of_plan"] = posts["next_of_claim"] = NONE
     posts["free"] = nodes["gpus"]
-    scenes = empty(n_clusters, SCENE, dirty=True)
+    scenes = empty(n_clusters, SCENE, dirty=True, stirred=True)
     scenes["healthy"] = scenes["free"] = clusters["gpus"]
     counts = empty(1, COUNTS)
     return Board(
@@ -248,10 +277,11 @@ def new_board(
         standings=_standings(lab),
         purses=empty(n_accounts, PURSE),
         scenes=scenes,
-        plans=empty(n_clusters * 64, PLAN, job=NONE),
+        plans=empty(n_clusters * PLANS, PLAN, job=NONE),
         claims=np.full(total + 1, NONE, np.int64),
         log=empty(max(log_rows, 8 * total + 8 * rows), LOG),
         rooms=np.zeros((n_clusters * KINDS, most + 1), np.int64),
+        clears=np.zeros((n_clusters * KINDS * WAYS, most + 1), np.int64),
         counts=counts,
         out=empty(out_rows, EVENT),
         placed=empty(out_rows, PLACEMENT),
@@ -277,7 +307,7 @@ def _standings(lab: Lab) -> Table:
     standings = empty(
         len(lab.clusters) * n_accounts, STANDING, first_sorted=NONE, next_sorted=NONE, plan=NONE
     )
-    standings["oldest_s"] = NEVER_S
+    standings["oldest_s"], standings["first_soft"] = NEVER_S, NONE
     for cluster in range(len(lab.clusters)):
         base = cluster * n_accounts
         for account in range(n_accounts):

@@ -5,6 +5,7 @@ Also S19: what runs on a draining node leaves when its protection ends.
 
 from __future__ import annotations
 
+from tenure.core.board import PLANS
 from tenure.core.closing import close_nodes
 from tenure.core.contract import (
     interruptible,
@@ -16,7 +17,7 @@ from tenure.core.contract import (
 from tenure.core.fit import ends_before_closing
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import claim, give_up_claim, notice, start, stop
-from tenure.core.plan_gang import PLANS, unplan
+from tenure.core.plan_gang import unplan
 from tenure.core.pledges import kept_for_claims
 from tenure.core.victims import AVOIDED, NOT_FOUND, drop_picks, pick
 from tenure.core.words import NONE, Cause, NodeState, Phase, Rule

@@ -5,9 +5,10 @@ Ordinary work keeps out of the pool and breaks no promise; gangs prefer one rack
 
 from __future__ import annotations
 
-from tenure.core.board import KINDS, PLAIN, POOL, PROMISED, UNBUDGETED
+from tenure.core.board import UNBUDGETED
 from tenure.core.contract import protection_s, safe_from_start_s
 from tenure.core.kernel import kernel
+from tenure.core.room import count_whole, most_free
 from tenure.core.waiting import lane_of
 from tenure.core.words import NONE, NodeState, Phase
 
@@ -73,29 +74,6 @@ def suits(lab, board, policy, node, job, now_s):
 
 
 @kernel
-def _most_room(board, cluster, kind):
-    """The most GPUs that one node of the kind has to take."""
-    row = cluster * KINDS + kind
-    for free in range(board.rooms.shape[1] - 1, 0, -1):
-        if board.rooms[row, free] > 0:
-            return free
-    return 0
-
-
-@kernel
-def most_room(board, cluster, use_pool):
-    """The most GPUs that one node has to take: what needs more fits nowhere now."""
-    most = max(_most_room(board, cluster, PLAIN), _most_room(board, cluster, PROMISED))
-    return max(most, _most_room(board, cluster, POOL)) if use_pool else most
-
-
-@kernel
-def any_room(board, cluster, gpus, use_pool):
-    """Whether some node has so many GPUs to take: necessary, and quick to know."""
-    return most_room(board, cluster, use_pool) >= gpus
-
-
-@kernel
 def whole_pool_nodes(lab, board, cluster):
     """Pool nodes with every GPU free."""
     count = 0
@@ -127,17 +105,18 @@ def find_node(lab, board, policy, cluster, job, now_s):
     lane = lane_of(board, job)
     unbudgeted = lane == UNBUDGETED
     use_pool = unbudgeted or board.stays.quick[job]
-    if not any_room(board, cluster, gpus, use_pool):
+    until_s = now_s + protection_s(policy, lab.jobs.min_runtime_s[job])
+    gone_s = 0 if unbudgeted or board.stays.plan[job] != NONE else until_s
+    if most_free(board, cluster, use_pool, gone_s) < gpus:
         return NONE
     spare_one = (
         unbudgeted and board.scenes.pool_nodes[cluster] > 0 and whole_pool_nodes(lab, board, cluster) <= 1
     )
-    until_s = now_s + protection_s(policy, lab.jobs.min_runtime_s[job])
     best, best_score = NONE, NO_SCORE
     first = lab.clusters.first_node[cluster]
     for node in range(first, first + lab.clusters.n_nodes[cluster]):
         avail = board.posts.avail[node]
-        if avail < gpus or not suits(lab, board, policy, node, job, now_s):
+        if avail < gpus:
             continue
         score = float(avail - gpus)
         if board.posts.pool[node]:
@@ -146,6 +125,8 @@ def find_node(lab, board, policy, cluster, job, now_s):
             score += -POOL_FIRST if unbudgeted else POOL_FIRST
         elif unbudgeted and board.posts.plan[node] != NONE:
             score -= POOL_FIRST
+        if score >= best_score or not suits(lab, board, policy, node, job, now_s):
+            continue
         if not unbudgeted and gpus < lab.nodes.gpus[node]:
             score += policy.lengthen_weight * _lengthens_h(board, node, until_s, now_s)
         if score < best_score:
@@ -235,7 +216,7 @@ def find_gang(lab, board, policy, cluster, job, now_s):
     if size <= 0:
         return 0
     need = gpus // size
-    if board.scenes.free[cluster] < gpus:
+    if board.scenes.free[cluster] < gpus or count_whole(board, cluster, size) < need:
         return 0
     first = lab.clusters.first_node[cluster]
     last = first + lab.clusters.n_nodes[cluster]
@@ -284,4 +265,6 @@ def could_ever_fit(lab, board, cluster, job):
             return True
         if size > 0 and lab.nodes.gpus[node] == size:
             count += 1
-    return size > 0 and count >= gpus // size
+            if count >= gpus // size:
+                return True
+    return False

@@ -6,12 +6,12 @@ from tenure.core.board import BUDGETED, LANES, QUICK, UNBUDGETED
 from tenure.core.claims import within_limits
 from tenure.core.columns import UGPU
 from tenure.core.contract import protection_s
-from tenure.core.fit import could_ever_fit, find_place, most_room, room_needed
+from tenure.core.depths import NO_LIMIT, fits_target, gone_s, is_hopeless_loan, know_list
+from tenure.core.fit import could_ever_fit, find_place, room_needed
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import notice
-from tenure.core.order import WINDOW, slack
+from tenure.core.order import WINDOW, reach, slack
 from tenure.core.owed import (
-    NO_LIMIT,
     PASSED,
     STARTED,
     fit_or_clear,
@@ -20,6 +20,7 @@ from tenure.core.owed import (
     spoils_own_promise,
     start_here,
 )
+from tenure.core.room import most_free
 from tenure.core.words import NONE, Phase, Rule
 
 RUNNING = int(Phase.RUNNING)
@@ -64,6 +65,8 @@ def pass_crossing(lab, board, policy, cluster, leaves, now_s):
         row = board.walk[k]
         entry = queues.head[row * LANES + BUDGETED]
         looked = 0
+        if rows.running[row] >= rows.target[row] or is_hopeless_loan(lab, board, policy, cluster, row, now_s):
+            continue
         forget_failures(board, row)
         while entry != NONE and looked < policy.depth and rows.running[row] < rows.target[row]:
             following = entries.next[entry]
@@ -104,12 +107,14 @@ def _next_unbudgeted(lab, board, cluster):
 def pass_unbudgeted(lab, board, policy, cluster, now_s):
     """Unbudgeted work, oldest first, on whatever is free now: pool and promised nodes first."""
     base = cluster * len(lab.accounts)
-    waiting = 0
+    waiting, most = 0, most_free(board, cluster, True, 0)
     for account in range(1, len(lab.accounts)):
-        head = board.queues.head[(base + account) * LANES + UNBUDGETED]
+        queue = (base + account) * LANES + UNBUDGETED
+        head = board.queues.head[queue]
         board.by_account.next_entry[base + account] = head
-        if head != NONE:
-            waiting += 1
+        if head != NONE and most > 0:
+            know_list(lab, board, policy, cluster, queue)
+            waiting += board.queues.least[queue] <= most
     looked, fail_gpus = 0, NO_LIMIT
     while waiting > 0 and looked < policy.depth and fail_gpus > 1:
         job = _next_unbudgeted(lab, board, cluster)
@@ -131,23 +136,19 @@ def pass_unbudgeted(lab, board, policy, cluster, now_s):
 
 
 @kernel
-def _someone_is_short(board, policy, cluster, leaves):
+def _someone_is_short(lab, board, policy, cluster, leaves):
     """Whether a job waits that its account's target has room for.
 
     What is lent now might be part of its place.
     """
-    rows = board.standings
     for k in range(leaves):
         row = board.walk[k]
         for lane in range(QUICK, BUDGETED + 1):
-            entry = board.queues.head[row * LANES + lane]
-            looked = 0
-            while entry != NONE and looked < policy.depth:
-                gpus = board.stays.gpus[board.entries.job[entry]]
-                if rows.running[row] + gpus <= rows.target[row] + slack(board, policy, cluster, row, gpus):
+            queue = row * LANES + lane
+            if board.queues.head[queue] != NONE:
+                know_list(lab, board, policy, cluster, queue)
+                if fits_target(board, policy, cluster, row, board.queues.few[queue]):
                     return True
-                entry = board.entries.next[entry]
-                looked += 1
     return False
 
 
@@ -183,14 +184,18 @@ def _holds_up(lab, board, policy, cluster, row, job):
 def _lend_lane(lab, board, policy, cluster, row, lane, spare, now_s):
     """Lend what is free to one waiting list, in its order, as far as `spare` GPUs go; gives the GPUs lent.
 
-    A list of which no job fits any node is remembered (`queues.least`) until it changes or nodes have more.
+    A list of which no job fits any node is not looked through.
     """
     queue = row * LANES + lane
-    most = most_room(board, cluster, lane == QUICK)
-    if most == 0 or board.queues.least[queue] > most:
+    if board.queues.head[queue] == NONE:
+        return 0.0
+    know_list(lab, board, policy, cluster, queue)
+    most = most_free(board, cluster, lane == QUICK, gone_s(board, policy, row, lane, now_s))
+    if board.queues.least[queue] > most or _beyond_base(board, row, board.queues.few[queue]) > spare:
         return 0.0
     entry = board.queues.head[queue]
-    looked, lent, least, changed = 0, 0.0, NO_LIMIT, False
+    looked, lent, rows = 0, 0.0, board.standings
+    no_saver = reach(board, policy, cluster, row, 0, rows.base[row] + rows.bound[row])
     fail_gpus, fail_s = NO_LIMIT, 0
     while entry != NONE and looked < policy.depth:
         job = board.entries.job[entry]
@@ -199,7 +204,6 @@ def _lend_lane(lab, board, policy, cluster, row, lane, spare, now_s):
         looked += 1
         done = PASSED
         needed = room_needed(lab, cluster, gpus)
-        least = min(least, needed)
         for_s = protection_s(policy, lab.jobs.min_runtime_s[job])
         if needed <= most and (gpus < fail_gpus or for_s < fail_s):
             more = _beyond_base(board, row, gpus)
@@ -207,15 +211,11 @@ def _lend_lane(lab, board, policy, cluster, row, lane, spare, now_s):
                 done = _lend(lab, board, policy, cluster, row, job, now_s)
             if done == STARTED:
                 lent += more
-                most = most_room(board, cluster, lane == QUICK)
+                most = most_free(board, cluster, lane == QUICK, gone_s(board, policy, row, lane, now_s))
             elif done == NO_ROOM and lab.jobs.gpu_type[job] == NONE and not lab.jobs.same_rack[job]:
                 fail_gpus, fail_s = gpus, for_s
-        if done != STARTED and _holds_up(lab, board, policy, cluster, row, job):
-            least = 0
+        if done != STARTED and gpus > no_saver and _holds_up(lab, board, policy, cluster, row, job):
             break
-        if done == STARTED:
-            changed = True
-    board.queues.least[queue] = 0 if changed else least
     board.counts.looked[0] += looked
     return lent
 
@@ -227,11 +227,11 @@ def pass_loans(lab, board, policy, cluster, leaves, now_s):
     A loan is protected, so while somebody below its target waits, all loans together must fit in what
     nobody is owed; a free fragment that his jobs cannot use now may be part of a place they can use soon.
     """
-    if most_room(board, cluster, True) == 0:
+    if most_free(board, cluster, True, 0) == 0:
         return
     loans, due = _loans_out(lab, board, cluster)
     room = board.scenes.healthy[cluster] - due - _pool_gpus(lab, board, cluster)
-    if policy.order == WINDOW or not _someone_is_short(board, policy, cluster, leaves):
+    if policy.order == WINDOW or not _someone_is_short(lab, board, policy, cluster, leaves):
         room = float(NO_LIMIT)
     for k in range(leaves):
         row = board.walk[k]

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tenure.core.board import KINDS, PLAIN, POOL, PROMISED
 from tenure.core.contract import protection_s
 from tenure.core.kernel import kernel
 from tenure.core.order import entitle
-from tenure.core.pledges import kept_for_claims
+from tenure.core.room import join_soft, leave_soft, recount
 from tenure.core.say import name_node, say, two_ratios
 from tenure.core.usage import change_charge
 from tenure.core.waiting import add_demand, rest, stop_waiting, wait
@@ -61,25 +60,6 @@ LEGAL: Mapping[tuple[Phase, Happened], tuple[Phase, ...]] = {
 
 
 @kernel
-def recount(board, lab, node):
-    """Bring a node's room up to date after anything on it changed; writes `avail`, `kind` and `rooms`."""
-    posts, rooms = board.posts, board.rooms
-    cluster = lab.nodes.cluster[node]
-    if posts.counted[node]:
-        rooms[cluster * KINDS + posts.kind[node], posts.avail[node]] -= 1
-    posts.avail[node] = max(0, posts.free[node] - kept_for_claims(lab, board, node, NONE))
-    kind = PLAIN
-    if posts.plan[node] != NONE:
-        kind = PROMISED
-    elif posts.pool[node]:
-        kind = POOL
-    posts.kind[node] = kind
-    posts.counted[node] = posts.state[node] == UP
-    if posts.counted[node]:
-        rooms[cluster * KINDS + kind, posts.avail[node]] += 1
-
-
-@kernel
 def hold_gpus(lab, board, job, sign):
     """GPUs held by its account and all above it, for hard limits (S9)."""
     account = board.stays.account[job]
@@ -98,6 +78,7 @@ def _count_running(lab, board, job, sign):
     if stays.budgeted[job]:
         row = stays.cluster[job] * len(lab.accounts) + stays.account[job]
         board.standings.running[row] += sign * stays.gpus[job]
+        board.scenes.stirred[stays.cluster[job]] = True
         if stays.quick[job]:
             board.standings.quick[row] += sign * stays.gpus[job]
 
@@ -199,8 +180,9 @@ def _occupy(lab, board, job, node, gpus):
     posts.free[node] -= gpus
     board.on_node[node, posts.n_jobs[node]] = job
     posts.n_jobs[node] += 1
-    if board.stays.soft[job]:
+    if board.stays.soft[job]:  # unbudgeted
         posts.soft[node] += gpus
+        posts.lax[node] += gpus
     board.scenes.free[lab.nodes.cluster[node]] -= gpus
 
 
@@ -248,6 +230,7 @@ def start(lab, board, policy, job, cluster, rule, now_s):
         row_of = cluster * len(lab.accounts) + stays.account[job]
         change_charge(board, policy, row_of, stays.gpus[job], now_s)
         board.standings.protected[row_of] += stays.gpus[job]
+        board.standings.largest[row_of] = board.standings.after[row_of] = 0
 
 
 @kernel
@@ -256,12 +239,8 @@ def unprotect(lab, board, job):
     stays = board.stays
     if stays.soft[job] or stays.phase[job] != RUNNING:
         return
-    stays.soft[job] = True
     board.standings.protected[stays.cluster[job] * len(lab.accounts) + stays.account[job]] -= stays.gpus[job]
-    node = stays.node[job]
-    for _ in range(stays.n_nodes[job]):
-        board.posts.soft[node] += stays.gpus[job] if stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
-        node = board.posts.next_of_gang[node]
+    join_soft(lab, board, job)
 
 
 @kernel
@@ -311,18 +290,14 @@ def stop(lab, board, policy, job, cause, taker, rule, now_s):
 @kernel
 def _quit_running(lab, board, job):
     """It no longer counts as running: not for targets, nor as protected, nor as a victim."""
-    stays, posts = board.stays, board.posts
+    stays = board.stays
     _count_running(lab, board, job, -1)
-    if not stays.soft[job]:
-        board.standings.protected[stays.cluster[job] * len(lab.accounts) + stays.account[job]] -= stays.gpus[
-            job
-        ]
-        return
-    node = stays.node[job]
-    for _ in range(stays.n_nodes[job]):
-        posts.soft[node] -= stays.gpus[job] if stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
-        node = posts.next_of_gang[node]
-    stays.soft[job] = False
+    if stays.soft[job]:
+        leave_soft(lab, board, job)
+    else:
+        row = stays.cluster[job] * len(lab.accounts) + stays.account[job]
+        board.standings.protected[row] -= stays.gpus[job]
+        board.standings.after[row] = 0
 
 
 @kernel
@@ -360,9 +335,9 @@ def end_attempt(lab, board, policy, job, end, lost_gpu_s, now_s):
     _vacate(lab, board, job)
     cluster = stays.cluster[job]
     if stays.budgeted[job]:
-        change_charge(
-            board, policy, cluster * len(lab.accounts) + stays.account[job], -stays.gpus[job], now_s
-        )
+        row_of = cluster * len(lab.accounts) + stays.account[job]
+        change_charge(board, policy, row_of, -stays.gpus[job], now_s)
+        board.standings.largest[row_of] = board.standings.after[row_of] = 0
     hold_gpus(lab, board, job, -1)
     add_demand(lab, board, job, -1)
     again = lab.jobs.resumable[job] and (end == PREEMPTED or end == NODE_FAILED)

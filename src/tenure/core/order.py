@@ -20,14 +20,32 @@ WINDOW = Order.WINDOW
 
 
 @kernel
-def slack(board, policy, cluster, standing, gpus):
-    """By how many GPUs one job may exceed its account's target: rounding to the nearest job."""
+def most_slack(board, policy, cluster, standing):
+    """By how many GPUs a job of any size may exceed its account's target."""
     bound = policy.round_bound_gpus
     if bound < 0:
         bound = board.scenes.bound_gpus[cluster]
     tenth = board.standings.entitled_ugpu[standing] / (10.0 * UGPU)
-    most = max(float(bound), tenth)
-    return min(policy.round_pm / 1000.0 * gpus, most)
+    return max(float(bound), tenth)
+
+
+@kernel
+def slack(board, policy, cluster, standing, gpus):
+    """By how many GPUs one job may exceed its account's target: rounding to the nearest job."""
+    return min(policy.round_pm / 1000.0 * gpus, most_slack(board, policy, cluster, standing))
+
+
+@kernel
+def reach(board, policy, cluster, standing, held, top):
+    """GPUs of the largest job that, beside `held` GPUs, rounds to `top`: so do smaller ones, none larger."""
+    over = top - held
+    most = over + most_slack(board, policy, cluster, standing)
+    if policy.round_pm < 1000:
+        most = min(most, over * 1000.0 / (1000.0 - policy.round_pm))
+    gpus = max(0, int(most) + 1)  # one more than the quotient says, so that no rounding can hide one
+    while gpus > 0 and held + gpus > top + slack(board, policy, cluster, standing, gpus):
+        gpus -= 1
+    return gpus
 
 
 @kernel
@@ -203,6 +221,7 @@ def set_targets(lab, board, policy, cluster, now_s):
     base = cluster * n
     rows = board.standings
     _read_windows(lab, board, policy, cluster, now_s)
+    board.scenes.stirred[cluster] = True
     rows.called[base] = 0.0
     bound_gpus = policy.repay_bound_gpus
     if bound_gpus < 0:

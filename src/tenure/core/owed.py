@@ -6,19 +6,28 @@ from tenure.core.board import BUDGETED, LANES, QUICK
 from tenure.core.claims import is_below, take_place, within_limits, within_one_limit
 from tenure.core.columns import UGPU
 from tenure.core.contract import loss_gpu_s, lost_gpu_s, protection_s
+from tenure.core.depths import (
+    NO_LIMIT,
+    fits_target,
+    is_fruitless,
+    is_hopeless_quick,
+    largest_own,
+    plain_up_to,
+    price_of,
+)
 from tenure.core.fit import could_ever_fit, find_place
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import start
-from tenure.core.order import WINDOW, slack
+from tenure.core.order import WINDOW, reach, slack
 from tenure.core.plan_gang import plan, unplan
 from tenure.core.say import say
 from tenure.core.victims import drop_picks, find_node_to_clear, find_nodes_to_clear
+from tenure.core.waiting import lane_of
 from tenure.core.words import NEVER_S, NONE, Happened, Kind, Phase, Rule
 
 RUNNING, STOPPING, SESSION = int(Phase.RUNNING), int(Phase.STOPPING), int(Kind.SESSION)
 OWED, BY_QUICK, PLANNED, SAVED_UP = int(Rule.OWED), int(Rule.QUICK), int(Rule.PLANNED), int(Rule.SAVED_UP)
 AT_HEAD = int(Happened.FIRST_AT_HEAD)
-NO_LIMIT = 1 << 40  #: GPUs
 PASSED, STARTED, BLOCKS = (
     0,
     1,
@@ -100,16 +109,27 @@ def own_after_s(lab, board, cluster, account, at_s):
 
 
 @kernel
-def _largest_own(lab, board, cluster, account):
-    """The most GPUs one running attempt of the account holds."""
-    most = 0
-    first = lab.clusters.first_node[cluster]
-    for node in range(first, first + lab.clusters.n_nodes[cluster]):
-        for k in range(board.posts.n_jobs[node]):
-            job = board.on_node[node, k]
-            if board.stays.account[job] == account and board.stays.budgeted[job]:
-                most = max(most, board.stays.gpus[job])
-    return most
+def _all_spoil(lab, board, policy, cluster, row, lane, now_s):
+    """Whether even the smallest and shortest job of a known list would spoil its account's promise."""
+    own = board.standings.plan[row]
+    if own == NONE or now_s + board.queues.least_s[row * LANES + lane] <= board.plans.at_s[own]:
+        return False
+    return _exceeds_at_date(lab, board, policy, cluster, row, board.queues.few[row * LANES + lane])
+
+
+@kernel
+def _exceeds_at_date(lab, board, policy, cluster, row, gpus):
+    """Whether the account's planned gang would exceed its pinned target at its date beside new work."""
+    own = board.standings.plan[row]
+    gang = board.plans.job[own]
+    room = board.plans.target[own] + slack(board, policy, cluster, row, board.stays.gpus[gang])
+    more = board.stays.gpus[gang] + gpus
+    if board.standings.protected[row] + more <= room:  # all of it, whenever it ends
+        return False
+    if board.standings.after[row] == 0:
+        account = row - cluster * len(lab.accounts)
+        board.standings.after[row] = 1 + own_after_s(lab, board, cluster, account, board.plans.at_s[own])
+    return board.standings.after[row] - 1 + more > room
 
 
 @kernel
@@ -120,25 +140,17 @@ def spoils_own_promise(lab, board, policy, cluster, row, job, now_s):
         return False
     if now_s + protection_s(policy, lab.jobs.min_runtime_s[job]) <= board.plans.at_s[own]:
         return False
-    gang = board.plans.job[own]
-    room = board.plans.target[own] + slack(board, policy, cluster, row, board.stays.gpus[gang])
-    held = own_after_s(lab, board, cluster, row - cluster * len(lab.accounts), board.plans.at_s[own])
-    return held + board.stays.gpus[gang] + board.stays.gpus[job] > room
+    return _exceeds_at_date(lab, board, policy, cluster, row, board.stays.gpus[job])
 
 
 @kernel
 def has_saved(lab, board, policy, cluster, row, job):
-    """S8: the job is larger than its account's target, and the debt covers its price.
-
-    The price: a quarter of what it will hold beyond its account's due while it is protected.
-    """
-    gpus = board.stays.gpus[job]
+    """S8: the job is larger than its account's target, and the debt covers its price."""
+    gpus, debt = board.stays.gpus[job], board.standings.debt[row]
     if gpus <= board.standings.target[row] + slack(board, policy, cluster, row, gpus):
         return False
-    beyond = gpus - board.standings.base[row]
-    cost = policy.saved_pm / 1000.0 * beyond * protection_s(policy, lab.jobs.min_runtime_s[job])
-    most = board.standings.entitled_ugpu[row] / UGPU * policy.lookback_s / 2.0
-    return board.standings.debt[row] >= min(cost, most) and board.standings.debt[row] > 0.0
+    for_s = protection_s(policy, lab.jobs.min_runtime_s[job])
+    return debt > 0.0 and debt >= price_of(board, policy, row, gpus, for_s)
 
 
 @kernel
@@ -155,7 +167,7 @@ def _note_head(lab, board, cluster, row, job, now_s):
     stays = board.stays
     if stays.at_head[job] or board.standings.running[row] >= board.standings.target[row]:
         return
-    if _largest_own(lab, board, cluster, stays.account[job]) < stays.gpus[job]:
+    if largest_own(lab, board, cluster, row) < stays.gpus[job]:
         stays.at_head[job] = True
         say(board, AT_HEAD, job, now_s)
 
@@ -169,7 +181,7 @@ def _try_plan(lab, board, policy, cluster, row, job, now_s):
     if board.stays.saved[job] or policy.order == WINDOW:
         return plan(lab, board, policy, cluster, job, -1, SAVED_UP, now_s)
     room = board.standings.target[row] + slack(board, policy, cluster, row, gpus) - gpus
-    if room < 0 or _largest_own(lab, board, cluster, board.stays.account[job]) >= gpus:
+    if room < 0 or largest_own(lab, board, cluster, row) >= gpus:
         return False
     own_room = int(room) if policy.wait_for_own else -1
     return plan(lab, board, policy, cluster, job, own_room, PLANNED, now_s)
@@ -225,6 +237,7 @@ def _cheapest_unbudgeted(lab, board, policy, cluster, above, now_s):
 def forget_failures(board, row):
     """A pass begins with the account: nothing is known yet of what finds no victims."""
     board.by_account.fail_gpus[row], board.by_account.fail_s[row] = NO_LIMIT, 0
+    board.by_account.full_gpus[row], board.by_account.full_s[row] = NO_LIMIT, 0
 
 
 @kernel
@@ -247,12 +260,37 @@ def _note_failure(lab, board, policy, row, job):
 
 
 @kernel
+def _may_have_place(lab, board, policy, cluster, row, job):
+    """False: a job of the account that asks for no more found no free node in this pass."""
+    if board.stays.gpus[job] < board.by_account.full_gpus[row] or board.stays.plan[job] != NONE:
+        return True
+    if board.counts.thorough[0]:
+        return True
+    if board.stays.gpus[job] > lab.clusters.node_gpus[cluster]:
+        return True
+    return protection_s(policy, lab.jobs.min_runtime_s[job]) < board.by_account.full_s[row]
+
+
+@kernel
+def _note_no_place(lab, board, policy, cluster, row, job):
+    """Remember what fits on no free node. Not of a gang, nor of what promises or types may keep out."""
+    if board.stays.quick[job] or lab.jobs.kind[job] == SESSION:
+        return
+    if lab.jobs.gpu_type[job] == NONE and board.stays.gpus[job] <= lab.clusters.node_gpus[cluster]:
+        board.by_account.full_gpus[row] = board.stays.gpus[job]
+        board.by_account.full_s[row] = protection_s(policy, lab.jobs.min_runtime_s[job])
+
+
+@kernel
 def fit_or_clear(lab, board, policy, cluster, job, rule, now_s):
     """Start on free GPUs, else claim against the least loss: STARTED, or PASSED and nobody is stopped."""
-    if find_place(lab, board, policy, cluster, job, now_s):
-        start_here(lab, board, policy, cluster, job, rule, now_s)
-        return STARTED
     row = cluster * len(lab.accounts) + board.stays.account[job]
+    if _may_have_place(lab, board, policy, cluster, row, job):
+        if find_place(lab, board, policy, cluster, job, now_s):
+            board.by_account.full_gpus[row] = NO_LIMIT  # a promise may have gone with it
+            start_here(lab, board, policy, cluster, job, rule, now_s)
+            return STARTED
+        _note_no_place(lab, board, policy, cluster, row, job)
     if _is_hopeless(lab, board, policy, row, job):
         return PASSED
     n, _ = find_to_clear(lab, board, policy, cluster, job, now_s)
@@ -262,6 +300,7 @@ def fit_or_clear(lab, board, policy, cluster, job, rule, now_s):
     if _is_patient(lab, board, policy, cluster, job, n, now_s):
         drop_picks(lab, board, 0, n)
         return PASSED
+    board.by_account.full_gpus[row] = NO_LIMIT
     take_place(lab, board, policy, cluster, job, n, rule, now_s)
     return STARTED
 
@@ -275,6 +314,8 @@ def _plan_if_due(lab, board, policy, cluster, job, first_gang, within, now_s):
     row = cluster * len(lab.accounts) + stays.account[job]
     at_head = first_gang and stays.gpus[job] > board.scenes.plan_above[cluster]
     at_head = at_head and (policy.order == WINDOW or rows.running[row] < rows.target[row])
+    if rows.plan[row] != NONE or board.scenes.n_plans[cluster] >= policy.max_plans:
+        return
     if at_head or stays.saved[job] or (within and is_overdue(board, policy, row)):
         _try_plan(lab, board, policy, cluster, row, job, now_s)
 
@@ -282,13 +323,12 @@ def _plan_if_due(lab, board, policy, cluster, job, first_gang, within, now_s):
 @kernel
 def _owed_job(lab, board, policy, cluster, row, job, first_gang, now_s):
     """One waiting job of an account in turn: PASSED, STARTED or BLOCKS."""
-    stays, rows = board.stays, board.standings
+    stays = board.stays
     gpus = stays.gpus[job]
-    within = policy.order == WINDOW or rows.running[row] + gpus <= rows.target[row] + slack(
-        board, policy, cluster, row, gpus
-    )
+    within = policy.order == WINDOW or fits_target(board, policy, cluster, row, gpus)
     if not within and not stays.saved[job] and has_saved(lab, board, policy, cluster, row, job):
         stays.saved[job] = could_ever_fit(lab, board, cluster, job)
+        board.queues.least[row * LANES + lane_of(board, job)] = 0
     if first_gang and gpus > board.scenes.plan_above[cluster]:
         _note_head(lab, board, cluster, row, job, now_s)
     if not within_limits(lab, board, job, gpus):
@@ -299,8 +339,10 @@ def _owed_job(lab, board, policy, cluster, row, job, first_gang, now_s):
     if within or stays.saved[job]:
         if spoils_own_promise(lab, board, policy, cluster, row, job, now_s):
             return PASSED
-        if fit_or_clear(lab, board, policy, cluster, job, OWED, now_s) == STARTED:
-            return STARTED
+        hopeless = _is_hopeless(lab, board, policy, row, job)
+        if not hopeless or _may_have_place(lab, board, policy, cluster, row, job):
+            if fit_or_clear(lab, board, policy, cluster, job, OWED, now_s) == STARTED:
+                return STARTED
     _plan_if_due(lab, board, policy, cluster, job, first_gang, within, now_s)
     if policy.order != WINDOW and must_save(board, policy, cluster, row, job) and not stays.saved[job]:
         if could_ever_fit(lab, board, cluster, job):
@@ -329,14 +371,25 @@ def _is_full(board, policy, row):
 @kernel
 def _owed_lane(lab, board, policy, cluster, row, lane, now_s):
     """One waiting list of an account, so deep, as long as it is below its target."""
+    if is_fruitless(lab, board, policy, cluster, row, lane, is_overdue(board, policy, row), now_s):
+        return
     entry = board.queues.head[row * LANES + lane]
-    looked, first_gang = 0, True
+    looked, first_gang, rows = 0, True, board.standings
+    plain = plain_up_to(lab, board, policy, cluster, row, lane)
+    fits = reach(board, policy, cluster, row, rows.running[row], rows.target[row])
+    if plain > 0 and _all_spoil(lab, board, policy, cluster, row, lane, now_s):
+        fits = 0
     while entry != NONE and looked < policy.depth:
         following = board.entries.next[entry]
         job = board.entries.job[entry]
+        stays = board.stays
+        gpus, done = stays.gpus[job], PASSED
         looked += 1
-        done = _owed_job(lab, board, policy, cluster, row, job, first_gang, now_s)
-        if board.stays.gpus[job] > lab.clusters.node_gpus[cluster] and done != STARTED:
+        if gpus <= fits or gpus > plain or stays.saved[job] or stays.plan[job] != NONE:
+            done = _owed_job(lab, board, policy, cluster, row, job, first_gang, now_s)
+            if done == STARTED:
+                fits = reach(board, policy, cluster, row, rows.running[row], rows.target[row])
+        if gpus > lab.clusters.node_gpus[cluster] and done != STARTED:
             first_gang = False
         if done == BLOCKS or (done == STARTED and _is_full(board, policy, row)):
             break
@@ -366,7 +419,7 @@ def quick_allowed(board, policy, cluster, row, gpus):
         bound = board.scenes.bound_gpus[cluster]
     if rows.quick[row] + gpus <= max(float(bound), rows.entitled_ugpu[row] / (10.0 * UGPU)):
         return True
-    return rows.running[row] + gpus <= rows.target[row] + slack(board, policy, cluster, row, gpus)
+    return fits_target(board, policy, cluster, row, gpus)
 
 
 @kernel
@@ -377,6 +430,8 @@ def pass_quick(lab, board, policy, cluster, leaves, now_s):
         row = board.walk[k]
         entry = queues.head[row * LANES + QUICK]
         looked = 0
+        if is_hopeless_quick(lab, board, policy, cluster, row, now_s):
+            continue
         forget_failures(board, row)
         while entry != NONE and looked < policy.depth:
             following = entries.next[entry]

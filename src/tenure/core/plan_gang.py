@@ -7,17 +7,17 @@ Until then a promised node takes only work that is gone, or can be stopped, by t
 
 from __future__ import annotations
 
+from tenure.core.board import PLANS
 from tenure.core.contract import longest_grace_s, loss_gpu_s, safe_until_s
 from tenure.core.fit import ends_before_closing, needs_pool, node_size_for, rack_filled_first
 from tenure.core.kernel import kernel
-from tenure.core.lifecycle import recount
 from tenure.core.order import WINDOW, slack
+from tenure.core.room import recount
 from tenure.core.say import say
 from tenure.core.words import NEVER_S, NONE, Happened, NodeState, Phase
 
 UP, RUNNING = int(NodeState.UP), int(Phase.RUNNING)
 SAY_PLANNED, SAY_UNPLANNED = int(Happened.PLANNED), int(Happened.UNPLANNED)
-PLANS = 64  #: rows of plans a cluster
 
 
 @kernel
@@ -256,7 +256,9 @@ def plan(lab, board, policy, cluster, job, own_room, rule, now_s):
         recount(board, lab, node)
     board.stays.plan[job] = row
     board.standings.plan[base + board.stays.account[job]] = row
+    board.standings.after[base + board.stays.account[job]] = 0
     board.scenes.n_plans[cluster] += 1
+    board.scenes.plan_rows[cluster] = max(board.scenes.plan_rows[cluster], row - cluster * PLANS + 1)
     out = say(board, SAY_PLANNED, job, now_s)
     board.out.x[out] = at_s
     return True

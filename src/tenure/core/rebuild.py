@@ -16,12 +16,16 @@ from tenure.core.board import (
     BUDGETED,
     KINDS,
     LANES,
+    LAX,
     LOG,
     PLAIN,
+    PLANS,
     POOL,
     PROMISED,
     QUICK,
+    RIPE,
     UNBUDGETED,
+    WAYS,
     Board,
     Lab,
     as_kernels_want,
@@ -29,7 +33,6 @@ from tenure.core.board import (
 )
 from tenure.core.columns import UGPU
 from tenure.core.decide import open_entry
-from tenure.core.plan_gang import PLANS
 from tenure.core.policy import Policy
 from tenure.core.tables import F8, I8, Table, table_type
 from tenure.core.usage import LN2
@@ -103,11 +106,40 @@ def soften(lab: Lab, board: Board, now_s: int) -> None:
     stays, posts = board.stays, board.posts
     past = ~stays["budgeted"] | (stays["protected_until_s"] <= now_s)
     stays["soft"] = (stays["phase"] == RUNNING) & past
+    posts["soft"] = posts["lax"] = posts["ripe"] = 0
     for node in np.flatnonzero(posts["n_jobs"]).tolist():
         on_it = board.on_node[node, : posts["n_jobs"][node]]
         on_it = on_it[stays["soft"][on_it]]
         whole = lab.nodes["gpus"][node]
-        posts["soft"][node] = np.where(stays["n_nodes"][on_it] == 1, stays["gpus"][on_it], whole).sum()
+        gpus = np.where(stays["n_nodes"][on_it] == 1, stays["gpus"][on_it], whole)
+        posts["soft"][node], posts["lax"][node] = gpus.sum(), gpus[~stays["budgeted"][on_it]].sum()
+    _chain_soft(lab, board)
+    _set_clears(lab, board)
+
+
+def _chain_soft(lab: Lab, board: Board) -> None:
+    """Each owner's attempts that may be weighed as victims; what it can spare the next turn finds out."""
+    stays, rows = board.stays, board.standings
+    rows["first_soft"], rows["gives"] = NONE, 0
+    board.scenes["stirred"] = True
+    for job in np.flatnonzero(stays["soft"] & stays["budgeted"]).tolist():
+        row = int(stays["cluster"][job]) * len(lab.accounts) + int(stays["account"][job])
+        after = int(rows["first_soft"][row])
+        stays["next_soft"][job], stays["prev_soft"][job] = after, NONE
+        if after != NONE:
+            stays["prev_soft"][after] = job
+        rows["first_soft"][row] = job
+
+
+def _set_clears(lab: Lab, board: Board) -> None:
+    posts = board.posts
+    coming = np.maximum(0, posts["free"] + posts["freeing"] - posts["pledged"])
+    posts["lax_room"] = posts["ripe_room"] = np.minimum(lab.nodes["gpus"], coming + posts["lax"])
+    board.clears[:] = 0
+    counted = posts[posts["counted"]]
+    rows = (lab.nodes["cluster"][posts["counted"]] * KINDS + counted["kind"]) * WAYS
+    np.add.at(board.clears, (rows + LAX, counted["lax_room"]), 1)
+    np.add.at(board.clears, (rows + RIPE, counted["ripe_room"]), 1)
 
 
 def _set_posts(lab: Lab, board: Board, record: Record) -> None:
@@ -167,11 +199,13 @@ def _set_plans(lab: Lab, board: Board, record: Record) -> None:
         board.stays["plan"][job] = row
         board.standings["plan"][cluster * len(lab.accounts) + board.stays["account"][job]] = row
         board.scenes["n_plans"][cluster] += 1
+        board.scenes["plan_rows"][cluster] = max(board.scenes["plan_rows"][cluster], row % PLANS + 1)
 
 
 def _set_rooms(lab: Lab, board: Board) -> None:
     posts = board.posts
-    posts["kind"] = np.where(posts["plan"] != NONE, PROMISED, np.where(posts["pool"], POOL, PLAIN))
+    ordinary = np.where(posts["pool"], POOL, PLAIN)
+    posts["kind"] = np.where(posts["plan"] != NONE, PROMISED + posts["plan"] % PLANS, ordinary)
     posts["counted"] = posts["state"] == UP
     counted = posts[posts["counted"]]
     board.rooms[:] = 0

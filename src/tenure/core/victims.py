@@ -10,6 +10,7 @@ from tenure.core.board import BUDGETED
 from tenure.core.contract import loss_gpu_s, protection_s, rule_to_take
 from tenure.core.fit import NO_SCORE, node_size_for, rack_filled_first, suits
 from tenure.core.kernel import kernel
+from tenure.core.room import may_clear, most_to_clear, refresh_gives, way_of
 from tenure.core.waiting import lane_of
 from tenure.core.words import NONE
 
@@ -123,9 +124,9 @@ def clear_node(lab, board, policy, node, taker, need, start, now_s):
 
 
 @kernel
-def _may_clear(lab, board, policy, node, taker, need, now_s):
+def _may_clear(lab, board, policy, node, taker, need, way, now_s):
     """Cheap tests before victims are weighed on a node."""
-    if coming_gpus(board, node) + board.posts.soft[node] < need:
+    if most_to_clear(board, node, way) < need:
         return False
     if board.posts.pool[node] and lane_of(board, taker) == BUDGETED:
         return False
@@ -140,10 +141,14 @@ def find_node_to_clear(lab, board, policy, cluster, taker, now_s):
     """
     gpus = board.stays.gpus[taker]
     best, best_loss = NONE, NOT_FOUND
+    refresh_gives(lab, board, policy, cluster)
+    if not may_clear(lab, board, policy, cluster, taker, gpus, 1, now_s):
+        return NONE, 0, NOT_FOUND
+    way = way_of(lab, board, policy, cluster, taker)
     first = lab.clusters.first_node[cluster]
     promised_whole = protection_s(policy, lab.jobs.min_runtime_s[taker]) > 0
     for node in range(first, first + lab.clusters.n_nodes[cluster]):
-        if not _may_clear(lab, board, policy, node, taker, gpus, now_s):
+        if not _may_clear(lab, board, policy, node, taker, gpus, way, now_s):
             continue
         plan = board.posts.plan[node]
         if (
@@ -169,9 +174,10 @@ def find_node_to_clear(lab, board, policy, cluster, taker, now_s):
 def _rank_nodes(lab, board, policy, cluster, taker, size, now_s):
     """Nodes that could be cleared whole for a gang, cheapest first, in `order`; gives how many."""
     first = lab.clusters.first_node[cluster]
+    way = way_of(lab, board, policy, cluster, taker)
     n = 0
     for node in range(first, first + lab.clusters.n_nodes[cluster]):
-        if lab.nodes.gpus[node] != size or not _may_clear(lab, board, policy, node, taker, size, now_s):
+        if lab.nodes.gpus[node] != size or not _may_clear(lab, board, policy, node, taker, size, way, now_s):
             continue
         if board.posts.plan[node] != NONE and board.plans.job[board.posts.plan[node]] != taker:
             continue
@@ -201,6 +207,9 @@ def find_nodes_to_clear(lab, board, policy, cluster, taker, now_s):
     if size <= 0:
         return 0, 0, NOT_FOUND
     need = gpus // size
+    refresh_gives(lab, board, policy, cluster)
+    if not may_clear(lab, board, policy, cluster, taker, size, need, now_s):
+        return 0, 0, NOT_FOUND
     ranked = _rank_nodes(lab, board, policy, cluster, taker, size, now_s)
     if ranked < need:
         return 0, 0, NOT_FOUND

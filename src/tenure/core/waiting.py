@@ -57,7 +57,8 @@ def _insert(lab, board, queue, entry):
     else:
         entries.prev[after] = entry
     queues.n[queue] += 1
-    queues.least[queue] = 0
+    if after != NONE or not queues.deeper[queue]:  # else it lies deeper than what is known of
+        queues.least[queue] = 0
     queues.gpus[queue] += board.stays.gpus[job]
 
 

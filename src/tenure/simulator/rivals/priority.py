@@ -16,7 +16,7 @@ from tenure.core.columns import UGPU
 from tenure.core.contract import longest_grace_s, protection_s
 from tenure.core.fit import find_place, node_size_for, suits
 from tenure.core.kernel import kernel
-from tenure.core.lifecycle import claim, start, stop
+from tenure.core.lifecycle import claim, start, stop, unprotect
 from tenure.core.words import NEVER_S, NONE, Cause, NodeState, Phase, Rule
 
 LEVEL, LOWER_LEVEL = int(Rule.LEVEL), int(Rule.LOWER_LEVEL)
@@ -53,13 +53,7 @@ def _start(lab, board, policy, cluster, job, in_quota, now_s):
         return
     board.stays.protected_until_s[job] = now_s
     if board.stays.budgeted[job]:
-        board.stays.soft[job] = True
-        board.standings.protected[_row(lab, board, cluster, job)] -= board.stays.gpus[job]
-        node = board.stays.node[job]
-        for _ in range(board.stays.n_nodes[job]):
-            gpus = board.stays.gpus[job] if board.stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
-            board.posts.soft[node] += gpus
-            node = board.posts.next_of_gang[node]
+        unprotect(lab, board, job)
 
 
 @kernel
