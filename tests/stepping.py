@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tenure.core.board import LOG, Board, as_kernels_want
-from tenure.core.plan_gang import PLANS
+from tenure.core.board import LOG, PLANS, Board, as_kernels_want
 from tenure.core.rebuild import HOLDING, PROMISE, Record
 from tenure.core.tables import columns, empty
 from tenure.core.words import NEVER_S, Happened

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tenure.core.board import LOG, STAY, Board
+from tenure.core.board import LOG, PLANS, STAY, Board
 from tenure.core.columns import JOB
-from tenure.core.plan_gang import PLANS
 from tenure.core.policy import Policy
 from tenure.core.rebuild import HOLDING, PROMISE, RECORDED, Record, rebuild
 from tenure.core.tables import Table, empty
