@@ -195,7 +195,10 @@ def _may_save_or_plan(lab, board, policy, cluster, row, queue, may_plan):
     rows, gang = board.standings, board.queues.gang[queue]
     if board.queues.saved[queue] or _may_save(board, policy, cluster, row, queue):
         return True
-    if gang == NONE or board.stays.gpus[gang] <= board.scenes.plan_above[cluster]:
+    above = board.scenes.plan_above[cluster]
+    if above < lab.clusters.node_gpus[cluster] and board.queues.many[queue] > above:
+        return True  # any of several jobs may be at the head
+    if gang == NONE or board.stays.gpus[gang] <= above:
         return False
     if policy.order == WINDOW:
         return True
