@@ -116,9 +116,9 @@ def find_node(lab, board, policy, cluster, job, now_s):
     first = lab.clusters.first_node[cluster]
     for node in range(first, first + lab.clusters.n_nodes[cluster]):
         avail = board.posts.avail[node]
-        if avail < gpus:
-            continue
         score = float(avail - gpus)
+        if avail < gpus or (not unbudgeted and score >= best_score):
+            continue
         if board.posts.pool[node]:
             if not use_pool or (spare_one and avail == lab.nodes.gpus[node]):
                 continue
@@ -131,6 +131,8 @@ def find_node(lab, board, policy, cluster, job, now_s):
             score += policy.lengthen_weight * _lengthens_h(board, node, until_s, now_s)
         if score < best_score:
             best, best_score = node, score
+            if score == 0.0 and not unbudgeted:  # none fits better
+                break
     return best
 
 
