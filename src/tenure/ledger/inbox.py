@@ -19,6 +19,7 @@ from tenure.ledger.tables import COMMANDS, holdable
 from tenure.ledger.text_form import read, told
 
 POLL_S = 0.5  #: how often an answer written by another process is looked for
+REMEMBERED = 2048  #: newest answers kept in memory for those who wait
 ROW = COMMANDS.c
 
 Line = dict[str, Any]
@@ -47,6 +48,7 @@ class Inbox:
         self._writing = False
         self._answered = threading.Condition()
         self._turns_told = 0
+        self._newest: dict[int, Answer] = {}
 
     def ask(self, asked: Sequence[Asked]) -> list[int]:
         """Write commands down; their numbers, in the order given.
@@ -101,21 +103,24 @@ class Inbox:
 
     def wait_answer(self, number: int, timeout_s: float) -> Answer | None:
         """As `answer`, waiting for it; None where it is still unanswered after `timeout_s`."""
-        until = time.monotonic() + timeout_s
+        until, look = time.monotonic() + timeout_s, True
         while True:
             with self._answered:
-                seen = self._turns_told
-            found = self.answer(number)  # not under the lock: it may take long, and `tell` must not
+                seen, found = self._turns_told, self._newest.get(number)
+            if found is None and look:  # answered before, or by another server
+                found = self.answer(number)  # not under the lock: it may take long, and `tell` must not
             left = until - time.monotonic()
             if found is not None or left <= 0:
                 return found
             with self._answered:
-                if self._turns_told == seen:
-                    self._answered.wait(min(left, POLL_S))
+                look = self._turns_told == seen and not self._answered.wait(min(left, POLL_S))
 
-    def tell(self) -> None:
-        """There are new answers."""
+    def tell(self, answers: Sequence[Answer]) -> None:
+        """These answers were recorded just now: who waits for one need not ask the database."""
         with self._answered:
+            self._newest.update((one.number, one) for one in answers)
+            for number in list(self._newest)[: max(0, len(self._newest) - REMEMBERED)]:
+                del self._newest[number]
             self._turns_told += 1
             self._answered.notify_all()
 

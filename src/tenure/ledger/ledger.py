@@ -105,7 +105,7 @@ class Ledger:
     def record(self, turn: TurnRow, lease: Lease) -> None:
         turns.record(self._db, turn, lease)
         if turn.answers:
-            self._inbox.tell()
+            self._inbox.tell(turn.answers)
 
     def open_orders(self, limit: int | None = None) -> list[OrderRow]:
         return orders.open_orders(self._db, limit)
