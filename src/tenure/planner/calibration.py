@@ -61,8 +61,8 @@ def calibrate(upstream: Array, readings: Array, loss: float = 0.0) -> Calibrated
     errors = noise * np.sqrt(np.diag(np.linalg.inv(apart.T @ apart)))
     if errors.max() > LARGEST_ERROR:
         why = (
-            f"the racks vary too much together: a gain would be known to ± {errors.max():.1%} only, no better "
-            "than unset; calibrate while racks are started one by one, tested or maintained"
+            f"the racks vary too much together: a gain would be known to ± {errors.max():.1%} only, "
+            "no better than unset; calibrate while racks are started one by one, tested or maintained"
         )
         return Calibrated(None, errors, common, offset, left, why)
     return Calibrated(gains, errors, common, float(power.mean() - means @ gains), noise, None)

@@ -34,7 +34,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Option:
-    """`loss`: racks' work, of all jobs. `within`: no cap lies outside the curve; else it is not to be chosen."""
+    """`loss`: racks' work, of all jobs. `within`: no cap lies outside the curve, as it must not."""
 
     name: str
     caps_w: Mapping[str, float]

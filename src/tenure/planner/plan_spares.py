@@ -125,7 +125,8 @@ def _mission(file: SparesFile, fleet: Fleet) -> dict[str, Any] | None:
 
 def _alternatives(file: SparesFile) -> list[dict[str, Any]]:
     """The same job on racks that hold back more or fewer trays, each with the spares it then needs."""
-    tray, found = file.rack.tray_gpus, []
+    tray = file.rack.tray_gpus
+    found: list[dict[str, Any]] = []
     for held in range(0, file.rack.gpus, tray):
         used = (file.rack.gpus - held) // file.job.width * file.job.width
         if used < file.rack.gpus // 2 or used == 0:
