@@ -105,6 +105,20 @@ class Book:
     def row_of(self, job: str) -> int:
         return self.rows.get(job, NONE)
 
+    def enrolment(self, number: int) -> str:
+        """The order by which a command's job goes to an engine that keeps the queue: its own in each record."""
+        return f"enrol-{int(self.start)}-{number}"
+
+    def alive(self) -> dict[tuple[str, int], dict[str, int]]:
+        """(job, attempt) → GPUs by node, of all that hold some."""
+        nodes = self.lab.nodes
+        return {
+            (self.cards[row].job, int(self.board.stays["attempt"][row])): {
+                nodes[node].name: gpus for node, gpus in place
+            }
+            for row, place in self.places.items()
+        }
+
     def add(self, card: JobCard, columns: Mapping[str, int]) -> int:
         """A new job, absent until it is submitted; its row. The book must have a spare one."""
         row = len(self.cards)

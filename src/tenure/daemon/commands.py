@@ -119,7 +119,7 @@ class Desk:
         for one in job.after:
             self._look_up(Dependency.of(one))
         if self.keeps_queue:
-            order = f"enrol-{command.number}"
+            order = self.book.enrolment(command.number)
             self.enrols.append(Enrol(order, command.asked.by, spec, job.command, job.env, job.workdir or ""))
             self.book.enrolled[order] = {"number": command.number, "by": command.asked.by, "spec": spec}
             return None

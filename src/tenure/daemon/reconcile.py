@@ -166,7 +166,8 @@ def _ended(seen: SeenAttempt, known: Known) -> Ended:
     """In which way it ended. Told to stop, it counts as stopped by us, unless its work was done (S15)."""
     assert seen.ended is not None
     stopping = known.phase == Phase.STOPPING
-    own = End.FINISHED if not seen.exit_code and seen.signal is None else End.FAILED
+    well = seen.exit_code == 0 or (seen.exit_code is None and seen.done)  # what nobody knows is no success
+    own = End.FINISHED if well and seen.signal is None else End.FAILED
     if seen.node_failed:
         end = End.NODE_FAILED
     elif stopping and (seen.told or seen.signal is not None or seen.cancelled or seen.timed_out):

@@ -256,6 +256,7 @@ class Daemon:
         if change.shares:
             self._ask_for_shares(change.shares)
         self.ledger.set_meta(LAB_META, written_lab(self.lab))
+        self.engine.expect(book.alive())
         self._log.info("recovered", turn=book.turn, jobs=book.n_jobs, orders=len(self._orders))
 
     def _ask_for_shares(self, shares: Sequence[Mapping[str, Any]]) -> None:
@@ -291,7 +292,7 @@ class Daemon:
         self._again = self._again or (was_silent and seen is not None)
         commands = self.ledger.unanswered(self._most_commands + len(book.enrolled))
         self._ledger_error = None
-        commands = [one for one in commands if f"enrol-{one.number}" not in book.enrolled]
+        commands = [one for one in commands if book.enrolment(one.number) not in book.enrolled]
         commands = commands[: self._most_commands]
         inputs = Inputs(
             now=self._eye.asked_at if seen is not None else self.clock.now(),

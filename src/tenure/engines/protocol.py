@@ -167,6 +167,13 @@ class Engine(Protocol):
         """Do as told; doing it twice is as doing it once. OrderRefused where it can never be done."""
         ...
 
+    def expect(self, attempts: Mapping[tuple[str, int], Mapping[str, int]]) -> None:
+        """These ran when the record was last written, (job, attempt) → GPUs by node.
+
+        What has ended since, and the machine room has forgotten, is told of from what trace it left.
+        """
+        ...
+
     def log_of(self, job: str, attempt: int, *, last_bytes: int = 1 << 16) -> bytes:
         """The end of what the attempt wrote; empty where nothing is kept."""
         ...

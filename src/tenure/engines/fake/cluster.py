@@ -106,6 +106,9 @@ class FakeCluster:
             if fault.lost_after:
                 raise EngineUnavailable("the fake cluster's answer was lost")
 
+    def expect(self, attempts: Mapping[tuple[str, int], Mapping[str, int]]) -> None:
+        """Nothing to do: what ended stays until it may be forgotten."""
+
     def log_of(self, job: str, attempt: int, *, last_bytes: int = 1 << 16) -> bytes:
         """A line or two about what it pretends."""
         with self._at_once() as now:
