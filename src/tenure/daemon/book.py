@@ -106,7 +106,7 @@ class Book:
         return self.rows.get(job, NONE)
 
     def enrolment(self, number: int) -> str:
-        """The order by which a command's job goes to an engine that keeps the queue: its own in each record."""
+        """The order by which a command's job goes to an engine that keeps the queue: one for good."""
         return f"enrol-{int(self.start)}-{number}"
 
     def alive(self) -> dict[tuple[str, int], dict[str, int]]:
