@@ -82,8 +82,9 @@ def large_part(results: Results) -> str:
         text += (
             f"\n**One turn** on the same GPUs while {one['counts']['waiting']:,} jobs wait:"
             f" {1000 * one['cpu_s']:.2f} ms (median), {1000 * one['p99_s']:.2f} ms (99th percentile),"
-            f" {1000 * one['worst_s']:.2f} ms (longest of 300). The first turn, which fills the cluster,"
-            f" takes {1000 * one['first_s']:.0f} ms.\n"
+            f" {1000 * one['worst_s']:.2f} ms (longest of 300). The first turn, at whose"
+            " instant some 100,000 jobs are submitted and which fills the cluster, takes"
+            f" {1000 * one['first_s']:.0f} ms.\n"
         )
     return text
 

@@ -187,7 +187,7 @@ def main() -> int:
     reader.add_argument("--update", action="store_true", help="take today's counts as the expected ones")
     reader.add_argument("--quick", action="store_true", help="only Venus and ai2")
     reader.add_argument("--only", help="only cases whose name begins so")
-    reader.add_argument("--long", action="store_true", help="also a million jobs under budget (5 minutes)")
+    reader.add_argument("--long", action="store_true", help="also a million jobs under budget (a minute)")
     reader.add_argument("--page", action="store_true", help="only write the page, from what is recorded")
     reader.add_argument("--one", help=argparse.SUPPRESS)
     asked = reader.parse_args()
