@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tenure.core.words import NEVER_S, NONE, Phase
 from tenure.daemon.book import leaves_of, with_all_leaves
+from tenure.daemon.patch import apply
 from tenure.daemon.state import State, gpu_types_of
 from tenure.settings.errors import BadInput
 from tenure.settings.lab import OWN, Lab
@@ -58,6 +59,9 @@ def carry_over(state: State, lab: Lab, last: Mapping[str, Any]) -> CarriedOver:
     gone_nodes = [name for name in state.nodes if name not in now["nodes"]] + changed
     gone_accounts = [path for path in state.accounts if path not in set(new_accounts)]
     _refuse_lost_work(state, lab, set(gone_nodes))
+    if gone_accounts:  # of jobs that ended, those of accounts that are gone have no row any more
+        ended = np.flatnonzero(state.stays["phase"] == Phase.ENDED).tolist()
+        apply(state, {"turn": state.turn, "dropped": ended})
     told += [f"node {name} is new" for name in new_nodes if name not in set(state.nodes)]
     told += [f"node {name} is gone or another" for name in gone_nodes]
     told += [f"account {path} is new" for path in new_accounts if path not in set(state.accounts)]

@@ -31,7 +31,8 @@ from tenure.daemon.patch import apply as apply_patch
 from tenure.daemon.patch import digest_of, dropping, ended_rows, keyframe, keyframe_of
 from tenure.daemon.recover import state_before
 from tenure.daemon.state import State, book_of, state_of
-from tenure.daemon.tell import Teller, story_head
+from tenure.daemon.story_head import file_lines, story_head
+from tenure.daemon.tell import Teller
 from tenure.daemon.turn import Inputs, Look, code_digest, look, next_turn, take_turn, warm_up
 from tenure.daemon.view import Counters, Health, View, view_of
 from tenure.engines.clock import Clock
@@ -247,10 +248,10 @@ class Daemon:
         self._teller = self._teller_of(book)
         if change.told:
             self._log.info("lab_changed", changes=list(change.told))
+        self.ledger.set_meta(STORY_HEAD, story_head(book, self.ledger.meta(STORY_HEAD)))
         if change.is_new:
             take_stock_entry(as_kernels_want(book.core), as_kernels_want(book.board), book.policy, book.t)
-            self.ledger.set_meta(STORY_HEAD, story_head(book))
-            self._open(book, state_of(book), "the lab is another")
+            self._open(book, state_of(book), "the lab is another", file_lines(state, change.state))
         else:
             self._keep(book)
         if change.shares:
@@ -269,14 +270,14 @@ class Daemon:
     def _teller_of(self, book: Book) -> Teller:
         return Teller(book.lab, book.policy, book.gpu_types, book.start)
 
-    def _open(self, book: Book, state: State, why: str) -> None:
+    def _open(self, book: Book, state: State, why: str, events: Sequence[str] = ()) -> None:
         """A turn that is a whole state and nothing else."""
         assert self._lease is not None
         book.turn = state.turn = book.turn + 1
         at = book.start + book.t
         patch = {"t": book.t, "turn": book.turn, "opened": why}
         row = TurnRow(
-            book.turn, book.t, at, [], patch, digest_of(book), code_digest(), keyframe_of(state), [],
+            book.turn, book.t, at, [], patch, digest_of(book), code_digest(), keyframe_of(state), events,
             [], [], [], [],
         )  # fmt: skip
         self.ledger.record(row, self._lease)

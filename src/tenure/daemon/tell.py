@@ -15,7 +15,6 @@ from tenure.daemon.book import Book
 from tenure.settings.lab import Lab
 from tenure.settings.units import instant_text
 from tenure.story.columns import STORY_JOB, Story, StoryAccount, StoryNode
-from tenure.story.head import head_of
 from tenure.story.write_lines import LineMaker
 
 
@@ -73,11 +72,6 @@ def empty_story(lab: Lab, policy: Policy, gpu_types: Sequence[str], start: float
     )
 
 
-def story_head(book: Book) -> dict[str, Any]:
-    """The story's first line, as a mapping."""
-    return head_of(empty_story(book.lab, book.policy, book.gpu_types, book.start))
-
-
 class Teller:
     """Makes the lines of one lab's story, turn by turn."""
 
@@ -115,4 +109,4 @@ def _unnumbered(line: str) -> str:
     return f"{head},{rest.partition(',')[2]}"
 
 
-__all__ = ["Said", "Teller", "said", "story_head"]
+__all__ = ["Said", "Teller", "empty_story", "said"]

@@ -13,6 +13,9 @@ from tenure.ledger.tables import EVENTS
 from tenure.ledger.text_form import told
 
 STORY_HEAD = "began"  #: key of `meta` with the first line of the story, as a mapping
+#: Key of that mapping: lines of second 0 (without `n`) that became known only later, such as that a node
+#: was not there yet. They stand right after the first line, which is told without them.
+FROM_THE_START = "from_the_start"
 CHUNK = 5000
 ROW = EVENTS.c
 
@@ -81,8 +84,11 @@ def story_lines(db: Database, since_t: int | None = None, until_t: int | None = 
         head = head | {"warmup_s": since_t}
     if until_t is not None:
         head = head | {"until_s": until_t}
+    opening = head.pop(FROM_THE_START, ())
     yield told(head | {"n": 1}) + "\n"
-    written, after = 1, 0
+    for n, line in enumerate(opening, start=2):
+        yield with_number(line, n) + "\n"
+    written, after = 1 + len(opening), 0
     while True:
         wanted = select(ROW.n, ROW.t, ROW.line).where(ROW.n > after).order_by(ROW.n).limit(CHUNK)
         with db.reading() as connection:
