@@ -173,6 +173,7 @@ class LiveFile(Checked):
     engine: dict[Name, dict[str, Any]] = {}  #: by engine: its own keys, which it checks itself
     health_check: HealthCheckFile | None = None
     messages: MessagesFile | None = None
+    keep: Annotated[int, BeforeValidator(within(DAY_S, 3650 * DAY_S))] | None = None  #: the record, whole
 
 
 def live_of(raw: Mapping[str, Any], *, file: str) -> LiveFile:

@@ -1,7 +1,8 @@
-"""What goes on beside the loop of turns: health checks, messages to owners, windows of nodes, counts.
+"""What goes on beside the loop of turns: health checks, messages, windows of nodes, counts, compacting.
 
 None of it is on a turn's way: each looks at the newest view or reads the record, and acts by writing commands
-down as a person would. Only the leader checks nodes and delivers; in shadow mode nobody does.
+down as a person would. Only the leader checks nodes and delivers; in shadow mode nobody
+does, and the days are compared instead.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from tenure.daemon.messages import Courier
 from tenure.daemon.tallies import Tallies
 from tenure.daemon.view import View
 from tenure.ledger.records import Asked, LedgerError, NodeEntry, Note
+from tenure.service.live.compacting import Compactor
 from tenure.service.live.desk import Desk
 from tenure.service.live.reservations import Keeper
+from tenure.service.live.shadows import Daily
 
 PACE_S = 1.0
 MOST_LINES = 10_000  #: of the record read at a time
@@ -53,7 +56,10 @@ class Aides:
                 self.courier = Courier(desk.lab.name, live.messages, LeadersOutbox(desk), desk.now)
                 self.courier.start()
         self._repeat("tallies", self.count)
-        if not desk.shadow:
+        self._repeat("compacting", Compactor(desk).look)
+        if desk.shadow:
+            self._repeat("shadow", Daily(desk).look)
+        else:
             self._repeat("reservations", Keeper(desk).look)
 
     def close(self) -> None:
