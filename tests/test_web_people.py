@@ -210,7 +210,9 @@ def test_a_revoked_token_opens_nothing_any_more(server: Served) -> None:
             admin.revoke_token(made.id)
             with pytest.raises(NotAllowed, match="revoked"):
                 lab.server()
-        assert next(one for one in admin.tokens() if one.id == made.id).revoked
+        (told,) = [one for one in admin.tokens() if one.id == made.id]
+        assert told.revoked
+        assert told.note == "laptop; made by admin; revoked by admin"
 
 
 def test_people_see_and_revoke_their_own_tokens_only(server: Served) -> None:

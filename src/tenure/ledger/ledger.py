@@ -208,5 +208,5 @@ class Ledger:
     def tokens(self) -> list[TokenRow]:
         return tokens.tokens(self._db)
 
-    def revoke(self, digest: str, at: float) -> bool:
-        return tokens.revoke(self._db, digest, at)
+    def revoke(self, digest: str, at: float, by: str = "") -> bool:
+        return tokens.revoke(self._db, digest, at, by)

@@ -52,20 +52,22 @@ def tokens(db: Database) -> list[TokenRow]:
         return [_token(row) for row in connection.execute(select(TOKENS).order_by(ROW.created, ROW.digest))]
 
 
-def revoke(db: Database, digest: str, at: float) -> bool:
+def revoke(db: Database, digest: str, at: float, by: str = "") -> bool:
     """Refuse a token from now on, named by its digest or the beginning of it (8 characters or more).
 
+    `by`: whoever does it; the token's note says so from then on.
     False where there is no such token, or several.
     """
     if len(digest) < 8:
         return False
     with db.writing() as connection:
-        wanted = select(ROW.digest).where(ROW.digest.startswith(digest, autoescape=True)).limit(2)
-        found = connection.execute(wanted).scalars().all()
+        wanted = select(TOKENS).where(ROW.digest.startswith(digest, autoescape=True)).limit(2)
+        found = connection.execute(wanted).all()
         if len(found) != 1:
             return False
-        change = update(TOKENS).where(ROW.digest == found[0], ROW.revoked.is_(None)).values(revoked=at)
-        connection.execute(change)
+        note = "; ".join(part for part in (found[0].note, f"revoked by {by}" if by else "") if part)
+        change = update(TOKENS).where(ROW.digest == found[0].digest, ROW.revoked.is_(None))
+        connection.execute(change.values(revoked=at, note=note))
     return True
 
 

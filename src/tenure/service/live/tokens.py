@@ -51,7 +51,8 @@ def create(desk: Desk, who: Who, body: Mapping[str, Any]) -> NewToken:
         if length_s == 0:
             raise BadInput("token", "expires", shown(body["expires"]), "a duration above 0, such as 90d")
         expires = desk.now() + length_s
-    note = reason_text(body.get("note"))[:LONGEST_NAME] or f"made by {who.user}"
+    told = reason_text(body.get("note"))[:LONGEST_NAME]
+    note = f"{told}; made by {who.user}" if told else f"made by {who.user}"
     text = desk.ledger.create_token(user, admin, expires, note, created=desk.now())
     row = desk.ledger.who(text, desk.now())
     if row is None:
@@ -70,7 +71,7 @@ def revoke(desk: Desk, who: Who, id: str) -> Done:
     mine = [row for row in found if who.admin or row.user == who.user]
     if len(found) != 1 or not mine:
         raise NotKnown(f"there is no token {id[:20]!r} of yours; `tenure token list` shows them")
-    if not desk.ledger.revoke(found[0].digest, desk.now()):
+    if not desk.ledger.revoke(found[0].digest, desk.now(), who.user):
         raise NotKnown(f"there is no token {id[:20]!r}")
     return Done(subject=id, text=f"the token of {mine[0].user} is revoked")
 
