@@ -13,6 +13,8 @@ from tenure.cli.server import Url, client
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tenure.cli.screen import Results
+
 
 def audit(
     story: Annotated[
@@ -28,6 +30,10 @@ def audit(
     ] = None,
     json: options.Json = None,
     report: options.Report = None,
+    shadow: Annotated[
+        bool,
+        typer.Option("--shadow", help="Of a server in shadow mode: what they did beside what Tenure would."),
+    ] = False,
     url: Url = None,
 ) -> None:
     """Say what each account was owed and got, how long jobs waited and what was lost.
@@ -36,8 +42,14 @@ def audit(
     """
     from tenure.cli import screen, tables, tables_of_audit
     from tenure.service import audits
+    from tenure.settings.errors import BadInput
 
     results = screen.Results(json, report, inputs=() if story is None else (story,))
+    if shadow:
+        if story is not None:
+            raise BadInput("--shadow", "", f"with {story}", "no STORY: it compares what a server has seen")
+        _side_by_side(results, since, report, url)
+        return
     if story is None:
         with client(url) as lab, lab.story(since) as told:
             audited = audits.audit(told)
@@ -52,3 +64,14 @@ def audit(
         tables_of_audit.explained(console, audited.measures)
 
     results.give(audited.measures, say)
+
+
+def _side_by_side(results: Results, since: str | None, report: Path | None, url: str | None) -> None:
+    """What they did, what Tenure would have done."""
+    from tenure.service import side_by_side
+
+    with client(url) as lab:
+        told = lab.audit_shadow(since)
+    if report is not None:
+        side_by_side.write_page(told, report)
+    results.give(told, lambda console: console.print(side_by_side.text_of(told), end="", soft_wrap=True))

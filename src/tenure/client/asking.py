@@ -222,6 +222,10 @@ class Client:
         """The measures of the record: what each account was owed and got."""
         return self._json("GET", "audit", params={"since": since})
 
+    def audit_shadow(self, since: str | None = None) -> dict[str, Any]:
+        """What the real scheduler did beside what Tenure would have done. In shadow mode only."""
+        return self._json("GET", "audit/shadow", params={"since": since})
+
     def turn(self, turn: int) -> dict[str, Any]:
         """A recorded turn, to be decided again elsewhere."""
         return self._json("GET", f"turns/{turn}")

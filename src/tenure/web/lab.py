@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
 from tenure.client.messages import Accounts, Done, Finding, Node, Reservation, Server
-from tenure.service.live import acting, audits, record, standings
+from tenure.service.live import acting, audits, record, shadows, standings
 from tenure.service.live import reservations as windows
 from tenure.web.asking import Asker, Body, TheDesk
 
@@ -62,6 +62,12 @@ def accounts(desk: TheDesk, who: Asker) -> Accounts:
 def audit(desk: TheDesk, who: Asker, since: str | None = None) -> dict[str, Any]:
     """The measures of the record."""
     return audits.measured(desk, who, since)
+
+
+@router.get("/audit/shadow")
+def audit_shadow(desk: TheDesk, who: Asker, since: str | None = None) -> dict[str, Any]:
+    """What the real scheduler did beside what Tenure would have done. In shadow mode only."""
+    return shadows.compared(desk, who, since)
 
 
 @router.get("/story", response_class=StreamingResponse)

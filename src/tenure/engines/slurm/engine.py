@@ -117,8 +117,12 @@ class SlurmEngine:
         arrays = any("_" in job.id and job.state in WAITS for job in jobs)
         throttles = throttles_of(self.programs, self.settings.partition) if arrays else {}
         self._reader.begin(max((node.gpus for node in nodes), default=0))
+        self._know(jobs)
         sight = sight_of(jobs, nodes, self._reader, self._folder.said(), at, throttles=throttles)
         return sight, [seen_node(node, self._silent_for(node, at), SILENT_FOR_S) for node in nodes], at
+
+    def _know(self, jobs: Sequence[Job]) -> None:
+        """Told of all jobs, each time: shadow mode wants to know what those ask for that run already."""
 
     def _silent_for(self, node: Node, at: float) -> float:
         if node.states.isdisjoint(("not_responding", "no_respond")):

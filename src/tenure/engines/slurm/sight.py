@@ -85,7 +85,7 @@ def sight_of(
         else:
             waits = _lives(job, sight, dead | silent, said)
         if waits:
-            sight.arrivals.append(_arrival(job, ask(job)))
+            sight.arrivals.append(arrival_of(job, ask(job)))
     _name_tasks(jobs, sight)
     _throttle(jobs, sight, throttles or {})
     return sight
@@ -125,7 +125,8 @@ def _throttle(jobs: Sequence[Job], sight: Sight, throttles: Mapping[str, int]) -
             sight.arrivals[place] = sight.arrivals[place]._replace(held=True)
 
 
-def _arrival(job: Job, found: Asked) -> SeenArrival:
+def arrival_of(job: Job, found: Asked) -> SeenArrival:
+    """The job with what it asks for."""
     return SeenArrival(
         job=job.id,
         submitted=job.submitted,
@@ -290,4 +291,4 @@ def _end(status: int | None) -> tuple[int | None, int | None]:
     return os.WEXITSTATUS(status), None
 
 
-__all__ = ["LIVES", "Said", "Sight", "attempt_of", "placed", "seen_node", "sight_of"]
+__all__ = ["LIVES", "Said", "Sight", "arrival_of", "attempt_of", "placed", "seen_node", "sight_of"]

@@ -20,21 +20,26 @@ def story_lines(desk: Desk, who: Who, since: str | None) -> Any:
 
     Raises BadInput, NotReady.
     """
-    since_t = None
-    if since is not None:
-        try:
-            length_s = duration_s(since)
-        except ValueError as wrong:
-            raise BadInput("--since", "", shown(since), str(wrong)) from None
-        if length_s == 0:
-            raise BadInput("--since", "", shown(since), "a duration above 0, such as 30d")
-        since_t = max(0, desk.t() - length_s)
+    since_t = since_of(desk, since)
     lines = desk.ledger.story_lines(since_t, desk.t())
     try:
         first = next(lines)
     except (ValueError, StopIteration):
         raise NotReady("the record has no story yet: no turn was recorded") from None
     return first, lines
+
+
+def since_of(desk: Desk, since: str | None) -> int | None:
+    """The second from which the last `since` of the record counts; None for all of it. Raises BadInput."""
+    if since is None:
+        return None
+    try:
+        length_s = duration_s(since)
+    except ValueError as wrong:
+        raise BadInput("--since", "", shown(since), str(wrong)) from None
+    if length_s == 0:
+        raise BadInput("--since", "", shown(since), "a duration above 0, such as 30d")
+    return max(0, desk.t() - length_s)
 
 
 def turn(desk: Desk, who: Who, number: int) -> Mapping[str, Any]:
