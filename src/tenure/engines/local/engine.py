@@ -24,8 +24,9 @@ from typing import Any, NamedTuple
 from tenure.engines.clock import Clock, RealClock
 from tenure.engines.local.attempt import Attempt
 from tenure.engines.local.cgroups import NONE, find_cgroups
+from tenure.engines.local.doctor import Finding, findings
 from tenure.engines.local.gpus import count_gpus, slots_of
-from tenure.engines.local.launch import PLAIN_PATH, folder_name, instructions
+from tenure.engines.local.launch import PLAIN_PATH, folder_name, instructions, person_of
 from tenure.engines.local.processes import (
     boot_mark,
     modified,
@@ -114,6 +115,10 @@ class LocalEngine:
                 f"{p} is closed to others: jobs of users cannot say there that they saved" for p in shut[-1:]
             ]
         return found + [f"no cgroup here can bound {name}: jobs are not bounded" for name in missing]
+
+    def doctor(self) -> list[Finding]:
+        """What a site should know: as whom jobs run, and what is odd about this machine."""
+        return findings(self.settings.users, os.geteuid(), person_of("", "daemon").name, self.remarks)
 
     # --- the engine's calls ---------------------------------------------------------------------------
 
