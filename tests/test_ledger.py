@@ -16,6 +16,7 @@ from tenure.ledger.records import (
     Answer,
     Asked,
     Identity,
+    KeyReused,
     Lease,
     NodeEntry,
     NotTheLeader,
@@ -172,6 +173,15 @@ def test_a_command_asked_twice_with_one_key_is_asked_once(ledger: Ledger) -> Non
     assert len(ledger.unanswered()) == 3
 
 
+def test_a_key_that_was_used_for_something_else_is_refused(ledger: Ledger) -> None:
+    assert ledger.ask([asked(key="k", gpus=1)]) == [1]
+    for other in (asked(key="k", gpus=2), asked(key="k", verb="cancel", gpus=1)):
+        with pytest.raises(KeyReused, match="'k'"):
+            ledger.ask([other])
+    assert ledger.ask([asked(key="k", gpus=1)]) == [1]
+    assert [command.asked.body for command in ledger.unanswered()] == [{"gpus": 1}]
+
+
 def test_one_key_asked_from_many_threads_and_servers_is_one_command(ledger: Ledger, record_url: str) -> None:
     other = open_ledger(record_url)
     numbers: list[list[int]] = []
@@ -180,7 +190,7 @@ def test_one_key_asked_from_many_threads_and_servers_is_one_command(ledger: Ledg
     def ask(number: int) -> None:
         start.wait()
         for nth in range(5):
-            numbers.append((ledger, other)[number % 2].ask([asked(key=f"k{nth}", number=number)]))
+            numbers.append((ledger, other)[number % 2].ask([asked(key=f"k{nth}", number=nth)]))
 
     in_threads(ask, 8)
     other.close()

@@ -200,6 +200,15 @@ def test_a_wrong_filter_of_the_queue_is_refused(http: httpx.Client, asked: str) 
     sentence_of(answer)
 
 
+def test_a_key_that_was_used_for_another_job_is_refused(http: httpx.Client) -> None:
+    headers = {"Idempotency-Key": "used-once"}
+    first, again = (http.post("/api/v1/jobs", json=JOB, headers=headers) for _ in range(2))
+    assert (first.status_code, again.json()["job"]) == (201, first.json()["job"])
+    other = http.post("/api/v1/jobs", json=JOB | {"gpus": JOB["gpus"] + 1}, headers=headers)
+    assert other.status_code == 409
+    assert "used-once" in sentence_of(other)
+
+
 def test_a_key_that_is_too_long_is_refused(http: httpx.Client) -> None:
     answer = http.post("/api/v1/jobs", json=JOB, headers={"Idempotency-Key": "k" * 300})
     assert answer.status_code == 422

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, select, tuple_
 
 from tenure.ledger.database import Database, count_on
-from tenure.ledger.records import Answer, Asked, Command
+from tenure.ledger.records import Answer, Asked, Command, KeyReused
 from tenure.ledger.tables import COMMANDS, holdable
 from tenure.ledger.text_form import read, told
 
@@ -22,7 +22,11 @@ POLL_S = 0.5  #: how often an answer written by another process is looked for
 REMEMBERED = 2048  #: newest answers kept in memory for those who wait
 ROW = COMMANDS.c
 
+NO_BODY = "{}"  #: of what was compacted
+
 Line = dict[str, Any]
+Who = tuple[str, str]  #: user, key
+What = tuple[str, str, Any]  #: verb, subject, body
 
 
 class _Ticket:
@@ -55,6 +59,7 @@ class Inbox:
 
         A command of the same user with the same key is there once, and has one number.
         Raises LedgerUnavailable: none of these was written. Raises ValueError where a body is not JSON.
+        Raises KeyReused where a key was used for something else: that is not written, and the others are.
         """
         ticket = _Ticket([_line(one) for one in asked])
         with self._changed:
@@ -68,7 +73,11 @@ class Inbox:
             self._write(batch)
         if ticket.error is not None:
             raise ticket.error
-        return ticket.numbers or []
+        numbers = ticket.numbers or []
+        if 0 in numbers:
+            key = ticket.lines[numbers.index(0)]["key"]
+            raise KeyReused(f"the key {key!r} was used already, for something else: give each its own")
+        return numbers
 
     def _write(self, batch: Sequence[_Ticket]) -> None:
         error: BaseException | None = None
@@ -137,7 +146,7 @@ def _line(asked: Asked) -> Line:
 
 
 def _written(db: Database, lines: Sequence[Line]) -> list[int]:
-    """Write all that is new, in one transaction; the number of each line."""
+    """Write all that is new, in one transaction; the number of each line, 0 where its key was another's."""
     if not lines:
         return []
     with db.writing() as connection:
@@ -148,23 +157,35 @@ def _written(db: Database, lines: Sequence[Line]) -> list[int]:
         for line in lines:
             who = (line["by"], line["key"])
             if line["key"] and who in known:
-                numbers.append(known[who])
+                earlier, what = known[who]
+                numbers.append(earlier if _same(what, _what(line)) else 0)
                 continue
             number += 1
             numbers.append(number)
             new.append({"number": number, **line})
-            known[who] = number
+            known[who] = number, _what(line)
         db.insert(connection, COMMANDS, new)
         count_on(connection, "commands", len(new))
     return numbers
 
 
-def _known(connection: Connection, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    found: dict[tuple[str, str], int] = {}
+def _known(connection: Connection, keys: Sequence[Who]) -> dict[Who, tuple[int, What]]:
+    """Commands asked with these keys before: number and what was asked; a body of None may be any."""
+    found: dict[Who, tuple[int, What]] = {}
     for at in range(0, len(keys), 200):  # SQLite takes no endless lists
-        wanted = select(ROW.by, ROW.key, ROW.number).where(tuple_(ROW.by, ROW.key).in_(keys[at : at + 200]))
-        found.update({(row.by, row.key): row.number for row in connection.execute(wanted)})
+        wanted = select(COMMANDS).where(tuple_(ROW.by, ROW.key).in_(keys[at : at + 200]))
+        for row in connection.execute(wanted):
+            what = (row.verb, row.subject, None if row.body == NO_BODY else read(row.body))
+            found[row.by, row.key] = row.number, what
     return found
+
+
+def _same(earlier: What, what: What) -> bool:
+    return earlier[:2] == what[:2] and earlier[2] in (None, what[2])
+
+
+def _what(line: Line) -> What:
+    return line["verb"], line["subject"], read(line["body"])
 
 
 def _command(row: Any) -> Command:

@@ -8,7 +8,8 @@ a story. Rows are immutable; what may change of a job or an attempt is written a
     ├── NotTheLeader        another server leads now: nothing was written
     ├── TurnTaken           this turn is in the record already: read the record again before going on
     ├── WrongLab            the record is that of another lab
-    └── LedgerTooNew        the database was made by a newer release
+    ├── LedgerTooNew        the database was made by a newer release
+    └── KeyReused           this user has asked for something else with this key
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ class WrongLab(LedgerError):
 
 class LedgerTooNew(LedgerError):
     """The database was made by a newer release of Tenure."""
+
+
+class KeyReused(LedgerError):
+    """This user has asked for something else with this key: what is asked for now was not written."""
 
 
 class Identity(NamedTuple):

@@ -71,7 +71,7 @@ class Aides:
         for thread in self._threads:
             thread.join(timeout=10)
 
-    def _repeat(self, name: str, step: Callable[[], None]) -> None:
+    def _repeat(self, name: str, step: Callable[[], object]) -> None:
         """In a thread of its own, once a second until the end. What goes wrong is tried again, and logged."""
 
         def on() -> None:

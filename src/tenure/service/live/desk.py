@@ -16,7 +16,7 @@ from tenure.daemon.run import Daemon
 from tenure.daemon.view import View
 from tenure.engines.protocol import Engine
 from tenure.ledger.ledger import Ledger
-from tenure.ledger.records import Asked, JobRow
+from tenure.ledger.records import Asked, JobRow, KeyReused
 from tenure.service.live.errors import NotKnown, NotNow, NotReady, Wrong
 from tenure.service.live.following import Following
 from tenure.service.live.foresight import Foresight
@@ -77,7 +77,10 @@ class Desk:
         written down all the same, and obeyed as soon as somebody leads.
         """
         asked = Asked(who.user, verb, subject, body, self.now(), key)
-        (number,) = self.ledger.ask([asked])
+        try:
+            (number,) = self.ledger.ask([asked])
+        except KeyReused as problem:
+            raise NotNow(f"Idempotency-Key: {problem}") from None
         self.daemon.wake()
         answer = self.ledger.wait_answer(number, ANSWERED_WITHIN_S)
         if answer is None:
