@@ -212,3 +212,26 @@ def test_a_shadow_decides_and_touches_nothing(open_live: Callable[..., Live]) ->
         fields = live.site.job(job)
         assert (fields["JobState"], fields["Priority"], fields["ReqNodeList"]) == ("PENDING", "0", "(null)")
         assert "AdminComment" not in fields
+
+
+def test_a_shadow_compares_what_slurm_did_with_what_it_would_have_done(
+    open_live: Callable[..., Live],
+) -> None:
+    live = open_live(shadow=True)
+    ran, waits = (live.sbatch("vision", "1h", "--gpus=8", script="exec sleep 4") for _ in range(2))
+    live.until("it would start them", lambda: all(live.phase(job) == "running" for job in (ran, waits)))
+    live.site.run("scontrol", "release", ran)
+    live.until("it has ended there and here", lambda: live.phase(ran) == "ended")
+    live.kill()
+    unseen = live.sbatch("language/olmo", "1h", "--gpus=16", script="exec sleep 60")
+    live.site.run("scontrol", "release", unseen)
+    live.until("it runs there", lambda: live.site.state(unseen) == "RUNNING")
+    live.again()
+    live.until("it runs here", lambda: live.phase(unseen) == "running")
+    with live.client as client:
+        told = client.audit_shadow()
+    theirs, ours = told["runs"]
+    assert (theirs["jobs"]["finished"], theirs["jobs"]["running"], theirs["jobs"]["waiting"]) == (1, 1, 1)
+    assert (ours["jobs"]["finished"], ours["jobs"]["running"], ours["jobs"]["waiting"]) == (1, 2, 0)
+    assert told["left_out"]["jobs"] == 0
+    assert waits in [one["job"] for one in told["jobs"]["sooner"]]

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from live_server import LAB as SERVED
+from live_server import serving
 from live_world import START
 from tenure.core.words import Phase
 from tenure.engines.protocol import SeenArrival, SeenAttempt
@@ -127,7 +129,8 @@ def test_both_sides_are_measured_alike_and_differ_where_they_decide_otherwise(th
     (first,) = told["jobs"]["sooner"]
     assert (first["job"], first["account"], first["gpus"]) == ("5", "b/x", 8)
     assert first["sooner_s"] == 7200
-    assert told["jobs"]["later"][0]["sooner_s"] == -7200
+    later = [(one["job"], one["sooner_s"]) for one in told["jobs"]["later"]]
+    assert later == [("4", -7201), ("2", -3601), ("3", -3601)]
     assert told["left_out"] == {"jobs": 0, "gpu_h": 0}
     assert any("run time" in one for one in told["limits"])
     text = text_of(told)
@@ -298,3 +301,19 @@ def test_within_one_second_whoever_leaves_goes_before_whoever_comes() -> None:
         ("started", 5, "y"),
     ]
     assert told[4]["held_gpu_s"] == 24
+
+
+@pytest.mark.slow
+def test_a_server_in_shadow_mode_is_asked_by_the_command(tmp_path: Path) -> None:
+    page, numbers = tmp_path / "days.html", tmp_path / "days.json"
+    with serving(tmp_path, SERVED, "--shadow") as served:
+        told = served.run("audit", "--shadow", "--since", "7d", "--json", str(numbers), "--report", str(page))
+        assert told.returncode == 0, told.stderr
+        assert "What they did, and what Tenure would have done" in told.stdout
+        assert "language/olmo" in told.stdout
+        assert [run["policy"] for run in json.loads(numbers.read_text())["runs"]] == ["theirs", "tenure"]
+        assert page.stat().st_size > 10_000
+        wrong = served.run("audit", "--shadow", "--since", "soon")
+        assert (wrong.returncode, "--since" in wrong.stderr) == (2, True)
+        wrong = served.run("audit", str(numbers), "--shadow")
+        assert (wrong.returncode, "no STORY" in wrong.stderr) == (2, True)

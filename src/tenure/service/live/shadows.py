@@ -127,9 +127,11 @@ def _moved(desk: Desk, theirs: Story, ours: Story, since_t: int, until_t: int) -
                 "sooner_s": their_t - our_t,
             }
         )
-    found.sort(key=lambda one: (-one["sooner_s"], one["job"]))
-    sooner = [one for one in found[:MOST_JOBS] if one["sooner_s"] > 0]
-    return {"sooner": sooner, "later": [one for one in found[: -MOST_JOBS - 1 : -1] if one["sooner_s"] < 0]}
+    sooner = sorted((-one["sooner_s"], one["job"], one) for one in found if one["sooner_s"] > 0)
+    later = sorted((one["sooner_s"], one["job"], one) for one in found if one["sooner_s"] < 0)
+    return {
+        way: [one for *_, one in jobs[:MOST_JOBS]] for way, jobs in (("sooner", sooner), ("later", later))
+    }
 
 
 def _left_out(unknown: Sequence[Run], since_t: int, until_t: int) -> Mapping[str, Any]:
