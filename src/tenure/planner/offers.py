@@ -58,10 +58,9 @@ def composites(
 class Chain(NamedTuple):
     """Short windows one after the other, each paid and used whole up to the last."""
 
-    hops: int
+    hops: float  #: mean number
     elapsed_days: float  #: mean time from the first start to the run's end
     cost: float
-    why: str
 
 
 def chained(
@@ -70,16 +69,17 @@ def chained(
     """The run in hops of at most `hop_days`: elapsed = D + (k - 1)(wait + restart), k hops.
 
     Every restart is paid; what of the last hop is not needed is not (flex-start ends when it is ended).
+    ValueError where a restart takes a whole hop.
     """
     usable = hop_days - restart_days
     if usable <= 0:
         raise ValueError("a hop shorter than its restart")
     far = float(length.quantile(np.array(1 - 1e-9)))
-    more = sum(float(length.above(np.array(k * usable))) for k in range(1, int(far / usable) + 2))
+    ends = hop_days + usable * np.arange(max(1, int(np.ceil(far / usable))))  # of useful work, hop by hop
+    more = float(length.above(ends).sum())
     elapsed = length.mean + more * (wait_days + restart_days)
-    cost = day_price * (length.mean + (more + 1) * restart_days)
-    why = f"{more + 1:.1f} hops of {hop_days:g} days on average, each after {wait_days:g} days in the queue"
-    return Chain(int(np.ceil(more + 1)), elapsed, cost, why)
+    cost = day_price * (length.mean + more * restart_days)
+    return Chain(more + 1, elapsed, cost)
 
 
 class Segment(NamedTuple):

@@ -18,7 +18,7 @@ from tenure.planner.gang import (
     p_all_at_once,
     rounds_keep,
 )
-from tenure.settings.gang_file import GangFile
+from tenure.settings.gang_file import ArrivalsFile, GangFile
 
 HOUR_S = 3600.0
 SHOWN = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -26,7 +26,7 @@ SHOWN = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 def plan_gang(file: GangFile) -> dict[str, Any]:
     """The keys of the plan's JSON."""
-    arrivals = arrivals_of(file)
+    arrivals = None if file.arrivals is None else arrivals_of(file.arrivals)
     told: dict[str, Any] = {
         "nodes": file.nodes,
         "p_all_at_once": p_all_at_once(file.nodes, file.success),
@@ -60,11 +60,8 @@ def plan_gang(file: GangFile) -> dict[str, Any]:
     return told
 
 
-def arrivals_of(file: GangFile) -> Arrivals | None:
-    """How nodes come by themselves, where the file says so."""
-    told = file.arrivals
-    if told is None:
-        return None
+def arrivals_of(told: ArrivalsFile) -> Arrivals:
+    """How nodes come by themselves."""
     if told.kind == "trickle":
         assert told.have is not None
         assert told.per_day is not None

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ Array = NDArray[np.floating]
 Complex = NDArray[np.complexfloating]
 HOURS = 24.0
 LEAST_WEIGHT = 1e-12  #: of a speed and rate that decide how far the series reaches
+NO_WEIGHT = 1e-17  #: … and that is told at all
 SPEEDS, RATES = 96, 24  #: points of the rules of integration
 VANISHED = 7.0  #: a normal's transform is nothing (e^-24) at so many per standard deviation
 FASTEST_BRED = 0.95  #: rates that breed more failures each have no length to speak of: left out, and said
@@ -46,6 +48,11 @@ class NeverEnds(ValueError):
         )
 
 
+@cache
+def _legendre() -> tuple[Array, Array]:
+    return np.polynomial.legendre.leggauss(SPEEDS)
+
+
 @dataclass(frozen=True)
 class Speed:
     """Tokens per second per GPU. `lognormal`: mean and sd are the variable's own."""
@@ -58,7 +65,7 @@ class Speed:
         """Speeds and their weights."""
         if self.sd == 0:
             return np.array([self.mean]), np.array([1.0])
-        x, weights = np.polynomial.legendre.leggauss(SPEEDS)
+        x, weights = _legendre()
         z = SDS * x
         weights = weights * np.exp(-z * z / 2)
         return self._at(z), weights / weights.sum()
@@ -219,21 +226,29 @@ class RunModel:
 
     def _transform(self, given: Given, per_hour: Array) -> Complex:
         """E exp(iωD), D in hours, for each ω of `per_hour`."""
-        hours, rate, loss = given.hours[:, None], given.rate[:, None], self.loss
-        turn = 1j * per_hour[None, :]
+        turn = 1j * per_hour
+        total = np.zeros(len(per_hour), complex)
+        for rate in np.unique(given.rate):
+            of_rate = (given.rate == rate) & (given.weight > NO_WEIGHT)
+            if of_rate.any():
+                growth = self._growth(rate, turn)
+                total += given.weight[of_rate] @ np.exp(np.multiply.outer(given.hours[of_rate], growth))
+        return total
+
+    def _growth(self, rate: Array, turn: Complex) -> Complex:
+        """The logarithm of a run's transform for every hour it computes, failures at `rate`; `turn` = iω."""
+        loss = self.loss
         if loss.fixed is not None:
             one = np.exp(turn * loss.fixed)
             if self.model == COMPOUNDING:
                 one = _with_offspring(one, rate * loss.fixed)
-            logs = turn * hours + rate * hours * (one - 1.0)
-        elif self.model == FIRST_ORDER:
+            return turn + rate * (one - 1.0)
+        if self.model == FIRST_ORDER:
             with np.errstate(invalid="ignore", divide="ignore"):
                 again = np.where(turn == 0, 1.0, np.expm1(turn * loss.every) / (turn * loss.every))
             one = np.exp(turn * loss.restart) * again
-            logs = turn * hours * (1 + loss.stall / loss.every) + rate * hours * (one - 1.0)
-        else:
-            logs = hours / loss.every * segment_log_transform(turn, rate, loss)
-        return given.weight @ np.exp(logs)
+            return turn * (1 + loss.stall / loss.every) + rate * (one - 1.0)
+        return segment_log_transform(turn, rate, loss) / loss.every
 
     def _steps(self, given: Given) -> Atoms:
         """With one speed and one cost of a failure, lengths are steps: so many failures, so many hours."""
@@ -277,7 +292,7 @@ def generalised_poisson(n: NDArray[np.int64], theta: float, eta: float) -> Array
 
 def _with_offspring(one: Complex, bred: Array) -> Complex:
     """The transform of a failure with all it breeds: B = one · exp(bred (B - 1)), by Newton's steps."""
-    whole = np.broadcast_to(one, np.broadcast_shapes(one.shape, bred.shape)).astype(np.complex128)
+    whole = one.copy()
     for _ in range(50):
         grown = one * np.exp(bred * (whole - 1.0))
         step = (whole - grown) / (1.0 - bred * grown)

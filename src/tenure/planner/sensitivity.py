@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from tenure.planner.of_file import failures_seen
 from tenure.planner.plan_window import Plan, plan_window
 from tenure.planner.run_model import NeverEnds
-from tenure.settings.window_file import WindowFile
+from tenure.settings.window_file import FailuresFile, WindowFile
 
 Change = Callable[[WindowFile, float], dict[str, Any]]
 
@@ -51,7 +52,7 @@ def _width(plan: Plan, pair: tuple[Moved, Moved]) -> float:
 def _moved(plan: Plan, one: Assumption, to: float, words: str) -> Moved:
     file = plan.file.model_copy(update=one.change(plan.file, to))
     try:
-        again = plan_window(file, plan.offers)
+        again = plan_window(file, plan.samples, plan.offers)
     except NeverEnds:
         return Moved(one.name, words, None, None, None)
     kept = next((row for row in again.rows if row.offer == plan.chosen.offer), again.chosen)
@@ -103,14 +104,15 @@ def _speed(file: WindowFile, factor: float) -> dict[str, Any]:
 
 
 def _failures(file: WindowFile, factor: float) -> dict[str, Any]:
-    assert file.failures is not None
-    told = file.failures
-    if told.seen is not None:
-        # as many failures in a shorter or longer time: the mean moves, the certainty stays
-        seen = told.seen.model_copy(update={"node_days": told.seen.node_days / factor})
-        prior = told.prior.model_copy(update={"node_days": told.prior.node_days / factor})
-        return {"failures": told.model_copy(update={"seen": seen, "prior": prior})}
-    return {"failures": told.model_copy(update={"per_node_day": (told.per_node_day or 0.0) * factor})}
+    if file.failures is not None and file.failures.per_node_day is not None:
+        return {"failures": FailuresFile(per_node_day=file.failures.per_node_day * factor)}
+    # as many failures in a shorter or longer time: the mean moves, the certainty stays
+    seen, prior = failures_seen(file)
+    moved = {
+        "seen": seen.model_copy(update={"node_days": seen.node_days / factor}),
+        "prior": prior.model_copy(update={"node_days": prior.node_days / factor}),
+    }
+    return {"failures": FailuresFile().model_copy(update=moved)}
 
 
 def _loss(file: WindowFile, factor: float) -> dict[str, Any]:

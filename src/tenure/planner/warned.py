@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tenure.planner.of_file import failures_seen, final_save_s, lead_s
+from tenure.planner.on_sale import against_record
 from tenure.planner.pilots import LEAST_SHARE
-from tenure.planner.plan_window import Plan, final_save_s, lead_s, within_budget
+from tenure.planner.plan_window import Plan, within_budget
 from tenure.planner.run_model import FASTEST_BRED, HOURS
 from tenure.planner.window import Offer, judge
 
@@ -43,14 +45,24 @@ def warnings(plan: Plan) -> list[Warned]:
         _unbuyable(plan),
         _level(plan),
     ]
-    return [one for one in found if one is not None]
+    told = [one for one in found if one is not None]
+    return told + [Warned("not as recorded", text) for text in against_record(plan.file)]
 
 
 def _never(plan: Plan) -> Warned | None:
     run = plan.run
-    if run is None or run.model != "compounding":
+    if run is None:
         return None
     bred = run.bred()
+    if run.model != "compounding":
+        if bred < BRED_MUCH:
+            return None
+        truly = "never ends" if bred >= 1 else f"takes {1 / (1 - bred):.2f} times as much lost time"
+        return Warned(
+            "first-order failures",
+            f"each failure brings {bred:.2f} more in the time it costs, which this model leaves out: with them "
+            f"the run {truly} (model: compounding)",
+        )
     if run.rate.shape is not None:
         speeds, weights = run.rate.points()
         left_out = float(weights[speeds * run.nodes / HOURS * run.hours_a_failure >= FASTEST_BRED].sum())
@@ -111,16 +123,18 @@ def _pilot_that_lied(plan: Plan) -> Warned | None:
 
 
 def _few_failures(plan: Plan) -> Warned | None:
-    failures = plan.file.failures
-    if failures is None or failures.seen is None or failures.seen.events >= FEW_EVENTS or plan.run is None:
-        return None
     run = plan.run
+    if run is None or run.rate.shape is None:
+        return None
+    seen, prior = failures_seen(plan.file)
+    if seen.events >= FEW_EVENTS:
+        return None
     tail = float(plan.length.quantile(np.array(0.95)))
     return Warned(
         "few failures seen",
-        f"{failures.seen.events:g} in {failures.seen.node_days:g} node-days leave the rate at "
+        f"{seen.events:g} in {seen.node_days:g} node-days leave the rate at "
         f"{run.rate.per_node_day:.3g} ± {(run.rate.shape or 1) ** 0.5 / run.rate.node_days:.2g} per node-day "
-        f"(prior: {failures.prior.shape:g} in {failures.prior.node_days:g}); the 95 % length is "
+        f"(prior: {prior.shape:g} in {prior.node_days:g}); the 95 % length is "
         f"{tail:.1f} days",
     )
 

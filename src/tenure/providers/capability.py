@@ -2,76 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import date
 from functools import cache
-from importlib import resources
-from typing import Annotated, Any, NamedTuple
-
-import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from tenure.settings.errors import BadInput, nearest
-from tenure.settings.plan_units import DAY_S, Seconds
-from tenure.settings.units import UNIT_S
+from tenure.settings.plan_units import seconds
+from tenure.settings.provider_file import ChainedFile, Extend, FactFile, Lengths, part_of, read_provider_file
 
-
-class Said(BaseModel):
-    """Frozen, all keys known: a record with a slip of the pen is refused when it is read."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Run(Said):
-    """Lengths from `from_` to `to` in steps."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-    from_: float
-    to: float
-    step: float
-
-
-def _runs(value: Any) -> Any:
-    return [{("from_" if key == "from" else key): number for key, number in run.items()} for run in value]
-
-
-Runs = Annotated[tuple[Run, ...], BeforeValidator(_runs)]
-
-
-class Lengths(Said):
-    """A lattice of lengths, in days or in hours."""
-
-    days: Runs = ()
-    hours: Runs = ()
-
-    def in_days(self, most: float = 3650.0) -> list[float]:
-        """All lengths up to `most` days, in order."""
-        found: set[float] = set()
-        for runs, unit in ((self.days, 1.0), (self.hours, UNIT_S["h"] / DAY_S)):
-            for run in runs:
-                count = int((min(run.to, most / unit) - run.from_) / run.step + 1e-9) + 1
-                found.update((run.from_ + step * run.step) * unit for step in range(max(0, count)))
-        return sorted(found)
-
-
-class Extend(Said):
-    possible: bool
-    steps: Lengths = Lengths()
-    earliest: Seconds | None = None
-    latest_before_end: Seconds | None = None
-    payment_before_end: Seconds | None = None
-    most_days: float | None = None
-    guaranteed: bool = False
-    gang_atomic: bool = True
-
-
-class Fact(NamedTuple):
-    """A fact as it was written down."""
-
-    name: str
-    value: Any
-    source: str
-    date: date
-    note: str
+RECORDS = Path(__file__).resolve().parent / "records"
 
 
 class Capability(NamedTuple):
@@ -86,19 +25,20 @@ class Capability(NamedTuple):
     earliest_start_s: float | None
     latest_start_s: float | None
     most_nodes: int | None  #: in one window
+    most_nodes_a_date: int | None  #: in all windows at once
     cancel: bool | None
     purchase_idempotent: bool | None
     launch_idempotent: bool | None
     gang_atomic: bool | None
     fee_basis: str | None
-    hop_days: float | None  #: longest window of a product that is only had in hops
-    facts: tuple[Fact, ...]
+    full: str | None  #: what a launch does where the window is full: "none", "on-demand"
+    chained: ChainedFile | None  #: a product that is only had in hops
+    facts: dict[str, FactFile]
 
 
 def providers() -> list[str]:
     """Names of all that have a record."""
-    folder = resources.files("tenure.providers") / "records"
-    return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
+    return sorted(file.stem for file in RECORDS.glob("*.yaml"))
 
 
 @cache
@@ -107,36 +47,32 @@ def capability(provider: str) -> Capability:
     known = providers()
     if provider not in known:
         raise BadInput("lattice", "", f"the unknown provider '{provider}'", nearest(provider, known))
-    text = (resources.files("tenure.providers") / "records" / f"{provider}.yaml").read_text("utf-8")
-    record = yaml.safe_load(text)
-    facts = tuple(
-        Fact(name, fact["value"], fact["source"], fact["date"], fact.get("note", ""))
-        for name, fact in record["facts"].items()
-    )
-    values = {fact.name: fact.value for fact in facts}
+    record = read_provider_file(RECORDS / f"{provider}.yaml")
+    values: dict[str, Any] = {name: fact.value for name, fact in record.facts.items()}
+    durations, extend = part_of(values, provider)
     starts, end, nodes = values.get("starts", {}), values.get("end_rule", {}), values.get("nodes", {})
     cancel = values.get("cancel", {}).get("possible")
     return Capability(
-        provider=record["provider"],
-        product=record["product"],
-        durations=Lengths.model_validate(values["durations"]),
-        extend=Extend.model_validate(values.get("extend", {"possible": False})),
+        provider=record.provider,
+        product=record.product,
+        durations=durations,
+        extend=extend,
         terminates_s=_seconds(end.get("terminates")) or 0.0,
         warns_s=_seconds(end.get("warns")),
         earliest_start_s=_seconds(starts.get("earliest")),
         latest_start_s=_seconds(starts.get("latest")),
         most_nodes=nodes.get("a_block"),
+        most_nodes_a_date=nodes.get("all_blocks_of_a_date"),
         cancel=cancel if isinstance(cancel, bool) else None,
         purchase_idempotent=values.get("purchase_idempotent"),
         launch_idempotent=values.get("launch_idempotent"),
         gang_atomic=values.get("gang_atomic"),
         fee_basis=values.get("fee", {}).get("basis"),
-        hop_days=record.get("chained", {}).get("most_days"),
-        facts=facts,
+        full=values.get("full"),
+        chained=record.chained,
+        facts=record.facts,
     )
 
 
 def _seconds(value: Any) -> float | None:
-    from tenure.settings.plan_units import seconds
-
     return None if value is None else seconds(value)

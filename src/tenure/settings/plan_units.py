@@ -12,7 +12,7 @@ from pydantic import BeforeValidator
 
 from tenure.settings.units import LONGEST_S, UNIT_S, number, sum_of_units
 
-MOST_NODES = 1_000_000
+MOST_NODES = 100_000
 DURATION = "a duration such as 90s, 15m, 8h or 7d (or plain seconds)"
 DAY_S = UNIT_S["d"]
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from tenure.settings.errors import BadInput, Checked, checked, dotted
+from tenure.settings.gang_file import ArrivalsFile
 from tenure.settings.plan_units import (
     DAY_S,
     MOST_NODES,
@@ -71,7 +72,7 @@ class FailuresFile(Checked):
 
     @model_validator(mode="after")
     def _one_of_both(self) -> FailuresFile:
-        if (self.per_node_day is None) == (self.seen is None):
+        if self.per_node_day is not None and self.seen is not None:
             raise ValueError("either per_node_day, or seen: {events, node_days} with its prior")
         return self
 
@@ -180,7 +181,16 @@ class OverrunFile(Checked):
             raise ValueError("per_day, or {move, on_demand: true, stall_per_day, p_fallback}")
         if self.p_fallback is not None and self.p_fallback < 1 and self.stall_per_day is None:
             raise ValueError("stall_per_day too, where p_fallback is below 1")
+        if self.on_demand and self.stall_per_day is not None and self.p_fallback is None:
+            raise ValueError("p_fallback too, where both on_demand and stall_per_day are given")
         return self
+
+    @property
+    def p_on_demand(self) -> float:
+        """Chance that the run goes on with on-demand nodes, where `per_day` does not say it all."""
+        if self.p_fallback is not None:
+            return self.p_fallback
+        return 0.0 if self.stall_per_day is not None else 1.0
 
 
 class LeadFile(Checked):
@@ -217,10 +227,24 @@ class RiskFile(Checked):
     probability: OpenPart | None = None
 
 
-class OfferFile(Checked):
-    """A window for sale, whole."""
+class ChainedFile(Checked):
+    """Short windows one after the other: the wait in the queue before each, and what a hop loses."""
 
-    id: Text
+    wait: Seconds
+    restart: Seconds = 0.0
+    per_day: Price | None = None
+
+
+class FallbackGangFile(Checked):
+    """How a gang on demand comes together: its wait has a bill."""
+
+    arrivals: ArrivalsFile
+
+
+class OfferFile(Checked):
+    """A window for sale, whole; its segments follow one another."""
+
+    id: Text = ""
     start: Instant
     end: Instant
     fee: Price | None = None
@@ -233,7 +257,20 @@ class OfferFile(Checked):
     def _forward(self) -> OfferFile:
         if self.end <= self.start:
             raise ValueError("an end after the start")
+        at = self.start
+        for segment in self.segments:
+            if segment.start < at or segment.end > self.end:
+                raise ValueError("segments within the offer, one after the other")
+            at = segment.end
         return self
+
+    @property
+    def whole_fee(self) -> float | None:
+        """Of the offer, or of all its segments; None where it is not known."""
+        if self.fee is not None or not self.segments:
+            return self.fee
+        fees = [segment.fee for segment in self.segments]
+        return None if None in fees else sum(fee for fee in fees if fee is not None)
 
 
 def _day_range(value: Any) -> Any:
@@ -280,10 +317,13 @@ class WindowFile(Checked):
     offers: list[OfferFile] = Field(default=[], max_length=MOST_WINDOWS)
     lattice: Name | None = None
     extension: ExtensionFile | None = None
+    chained: ChainedFile | None = None
+    on_demand_gang: FallbackGangFile | None = None
     data: DataFile | None = None
     salvage_per_day: Price = 0.0
     budget: RiskFile | None = None
     now: Instant | None = None
+    start: Instant | None = None
     draws: Draws = 100_000
     seed: Seed = 7
 
@@ -329,13 +369,17 @@ def _check_run(plan: WindowFile, file: str) -> None:
                 file, clash, "a run beside a duration", "either the run's length itself or tokens … model"
             )
         return
+    watched = any(pilot.hours > 0 for pilot in plan.pilots)
     for key in ("tokens", "nodes", "failures", "recovery"):
-        if getattr(plan, key) is None:
+        if getattr(plan, key) is None and not (key == "failures" and watched):
             raise _missing(file, key, "a value: a run needs tokens, nodes, throughput, failures and recovery")
     if (plan.throughput is None) == (not plan.pilots):
         raise BadInput(
             file, "throughput", "both or neither", "throughput: {mean, sd}, or pilots: [{nodes, mean, sd}]"
         )
+    rate = plan.failures
+    if rate is not None and rate.per_node_day is None and rate.seen is None and not watched:
+        raise _missing(file, "failures", "per_node_day, seen: {events, node_days}, or pilots with hours")
     told = plan.throughput
     if told is not None and told.distribution == "normal" and told.mean <= 6 * told.sd:
         raise BadInput(
@@ -350,7 +394,7 @@ def _check_run(plan: WindowFile, file: str) -> None:
 
 def _check_windows(plan: WindowFile, file: str) -> None:
     kinds = [key for key in ("windows", "offers", "lattice") if getattr(plan, key)]
-    if len(kinds) != 1:
+    if len(kinds) != 1 and kinds != ["offers", "lattice"]:  # offers outrank the lattice, which brings its lead
         found = " and ".join(kinds) or "nothing"
         raise BadInput(file, "windows", found, "one of windows: {days: 18-23}, offers: [...] or lattice: aws")
     for index, offer in enumerate(plan.offers):
@@ -359,23 +403,43 @@ def _check_windows(plan: WindowFile, file: str) -> None:
             raise BadInput(
                 file, f"{where}.start", f"{offer.start:%Y-%m-%dT%H:%MZ}, in the past", "a start to come"
             )
-        if offer.fee is None and not offer.segments:
+        if offer.whole_fee is None:
             raise _missing(file, f"{where}.fee", "the fee of the whole window")
-        if plan.nodes is not None and offer.nodes is not None and offer.nodes < plan.nodes:
-            short = f"at least the run's {plan.nodes}: {plan.nodes - offer.nodes} are missing"
-            raise BadInput(file, f"{where}.nodes", f"{offer.nodes} nodes", short)
+        for part in (offer, *offer.segments):
+            if plan.nodes is not None and part.nodes is not None and part.nodes < plan.nodes:
+                short = f"at least the run's {plan.nodes}: {plan.nodes - part.nodes} are missing"
+                raise BadInput(file, f"{where}.nodes", f"{part.nodes} nodes", short)
+        if plan.data is not None and offer.region is None:
+            raise _missing(file, f"{where}.region", "a region: the data must be where the window is")
 
 
 def _check_prices(plan: WindowFile, file: str) -> None:
-    reserved = plan.prices.day("reserved", plan.nodes)
+    reserved, on_demand = (plan.prices.day(kind, plan.nodes) for kind in ("reserved", "on_demand"))
     if not plan.offers and reserved is None:
         raise _missing(
             file, "prices.reserved_per_day", "the price of a reserved day of the gang, or per node-hour"
         )
-    if (plan.overrun.on_demand or plan.extension) and plan.prices.day("on_demand", plan.nodes) is None:
+    for kind in ("reserved", "on_demand"):
+        if getattr(plan.prices, f"{kind}_per_node_hour") is not None and plan.nodes is None:
+            raise _missing(file, "nodes", f"how many nodes prices.{kind}_per_node_hour is for")
+    by_state = plan.extension is not None and any(state.p_fallback > 0 for state in plan.extension.states)
+    needed = plan.overrun.per_day is None and (plan.overrun.p_on_demand > 0 or by_state)
+    if (needed or plan.on_demand_gang) and on_demand is None:
         raise _missing(
             file, "prices.on_demand_per_day", "the price of an on-demand day: the overrun is priced by it"
         )
+    extension = plan.extension
+    if extension is not None:
+        if extension.per_day is None and reserved is None:
+            raise _missing(file, "extension.per_day", "the price of a day of the extension")
+        if (extension.p is None) == (not extension.states):
+            raise BadInput(file, "extension", "both or neither", "p, or states: [{p, p_extension, …}]")
+        if extension.states and abs(sum(state.p for state in extension.states) - 1) > 1e-6:
+            total = f"chances that sum to {sum(state.p for state in extension.states):g}"
+            raise BadInput(file, "extension.states", total, "chances p that sum to 1")
+        if extension.states and plan.overrun.per_day is not None:
+            allowed = "overrun: {move, on_demand, stall_per_day}: what a state leaves is priced by it"
+            raise BadInput(file, "overrun.per_day", "one price for all states of the market", allowed)
     if plan.salvage_per_day and reserved is not None and plan.salvage_per_day >= reserved:
         allowed = f"less than a reserved day costs ({reserved:g})"
         raise BadInput(file, "salvage_per_day", f"{plan.salvage_per_day:g}", allowed)
