@@ -9,7 +9,21 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli import audit, compare, jobs, nodes, policy, questions, server, simulate, sweep, tokens, trace
+from tenure.cli import (
+    audit,
+    compare,
+    jobs,
+    nodes,
+    plan,
+    policy,
+    questions,
+    run,
+    server,
+    simulate,
+    sweep,
+    tokens,
+    trace,
+)
 from tenure.cli.endings import TERMINATED, Answers
 
 app = typer.Typer(
@@ -64,6 +78,8 @@ app.add_typer(nodes.app, name="node")
 app.add_typer(tokens.app, name="token")
 app.add_typer(trace.app, name="trace")
 app.add_typer(policy.app, name="policy")
+app.add_typer(plan.app, name="plan")
+app.add_typer(run.app, name="run")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What a plan's file asks, as the planner's own nouns: a run, its length, prices and what is lost of a window."""
+"""What a plan's file asks, in the planner's nouns: a run, its length, prices, what is lost of a window."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_of(file: WindowFile) -> tuple[RunModel, Fitted | None]:
 
 
 def rate_of(file: WindowFile) -> Rate:
-    """Failures per node-day: known, or what was seen (in `failures`, else by the pilots) leaves of a prior."""
+    """Failures per node-day: known, or what was seen (else by the pilots) leaves of a prior."""
     told = file.failures
     if told is not None and told.per_node_day is not None:
         return Rate(told.per_node_day)

@@ -40,8 +40,7 @@ def plan_gang(file: GangFile) -> dict[str, Any]:
         assembly = {"mean": arrivals.mean_h(file.nodes)}
         method = "exact"
     else:
-        zone = Zone(file.zone.open_h, file.zone.tight_h) if file.zone else None
-        drawn = assemble(rng, file.nodes, file.success, file.round / HOUR_S, zone, file.draws)
+        drawn = assemble(rng, file.nodes, file.success, file.round / HOUR_S, zone_of(file), file.draws)
         held = float(drawn.held_node_h.mean()) / file.nodes / HOURS
         quantiles = np.quantile(drawn.hours, list(SHOWN.values()))
         assembly = {"mean": float(drawn.hours.mean())}
@@ -68,6 +67,11 @@ def arrivals_of(told: ArrivalsFile) -> Arrivals:
         return Trickle(told.have, told.per_day)
     assert told.days is not None
     return Linear(told.days) if told.kind == "linear" else Exponential(told.days)
+
+
+def zone_of(file: GangFile) -> Zone | None:
+    """The zone's open and tight spells, where the file gives them."""
+    return None if file.zone is None else Zone(file.zone.open_h, file.zone.tight_h)
 
 
 def _warnings(file: GangFile, told: dict[str, Any]) -> list[str]:

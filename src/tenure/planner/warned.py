@@ -60,7 +60,8 @@ def _never(plan: Plan) -> Warned | None:
         truly = "never ends" if bred >= 1 else f"takes {1 / (1 - bred):.2f} times as much lost time"
         return Warned(
             "first-order failures",
-            f"each failure brings {bred:.2f} more in the time it costs, which this model leaves out: with them "
+            f"each failure brings {bred:.2f} more in the time it costs, which this model leaves "
+            f"out: with them "
             f"the run {truly} (model: compounding)",
         )
     if run.rate.shape is not None:

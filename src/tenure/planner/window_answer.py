@@ -32,16 +32,21 @@ CONVENTIONS = {
     "break_even": "(b - s)/(v - s): chance of an overrun at which a reserved day is worth its price",
     "windows.days": "length bought and paid; an offer's: its end less its start",
     "windows.cost": "expected: fee + data's way + K·P(D > net) + v·E[(D - net)+] - salvage",
-    "windows.p_overrun": "P(D > net), strictly; net = days - startup - termination - drain - what an offer loses",
+    "windows.p_overrun": "P(D > net), strictly; net = days - startup - termination - drain - what "
+    "an offer loses",
     "windows.expected_overrun_days": "E[(D - net)+]",
     "windows.regret": "cost over that of the best length of all, on sale or not",
-    "best": "least expected cost among windows; exact ties go to the longer; cost_p90, cost_p95 of the whole cost",
+    "best": "least expected cost among windows; exact ties go to the longer; cost_p90, cost_p95 of "
+    "the whole cost",
     "continuous": "the same over all real lengths from 0, at the price of a reserved day",
-    "on_demand.cost": "mean D times the on-demand day; gang_wait: what nodes cost until the last one is there",
+    "on_demand.cost": "mean D times the on-demand day; gang_wait: what nodes cost until the last "
+    "one is there",
     "method": "exact: characteristic function turned back by a cosine series; draws: a check on it",
-    "tornado": "each assumption moved on its own; kept_cost: of the window chosen here, cost: of the best then",
+    "tornado": "each assumption moved on its own; kept_cost: of the window chosen here, cost: of "
+    "the best then",
     "composites": "a block and an extension at the price of a day; p_needed of its being offered",
-    "goodput": "tokens per paid GPU-hour: ideal at the mean speed, over the mean run, finishing in the window",
+    "goodput": "tokens per paid GPU-hour: ideal at the mean speed, over the mean run, finishing in "
+    "the window",
 }
 
 

@@ -73,7 +73,7 @@ def write_charts(
     return written
 
 
-def _figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
     """A figure of its own backend, whatever the program around it has chosen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -103,7 +103,7 @@ def accounts_figure(story: Story, hours: Hours, measures: Mapping[str, Any]) -> 
     rows = sorted(sorted(named, key=lambda row: -float(hours.owed[row].sum()))[:MOST_SMALL])
     across = min(4, max(1, len(rows)))
     down = max(1, -(-len(rows) // across))
-    figure = _figure(11, 1.7 * down + 0.5)
+    figure = new_figure(11, 1.7 * down + 0.5)
     panels = figure.subplots(down, across, squeeze=False).ravel()
     edges, length = hours.edges_s, hours.length_h
     for axes, row in zip(panels, rows, strict=False):
@@ -134,7 +134,7 @@ def accounts_figure(story: Story, hours: Hours, measures: Mapping[str, Any]) -> 
 
 def waits_figure(waits: Mapping[str, Any]) -> Figure:
     """A panel a class: which part of starts waited at most so long; p50, p90, p99 named."""
-    figure = _figure(11, 5)
+    figure = new_figure(11, 5)
     panels = figure.subplots(2, 3, sharex=True, sharey=True).ravel()
     sorts = {name: np.sort(np.asarray(waits.get(name, ()), float)) for name in CLASSES}
     longest = max([60.0, *(float(values[-1]) for values in sorts.values() if len(values))])
@@ -178,7 +178,7 @@ def _nines(part: float) -> float:
 def occupancy_figure(story: Story, hours: Hours) -> Figure:
     """All GPUs, stacked: budgeted, unbudgeted, idle, down; named on the layers."""
     hours = hours.smoothed(240)
-    figure = _figure(11, 3.4)
+    figure = new_figure(11, 3.4)
     axes = figure.subplots()
     edges, length = hours.edges_s, hours.length_h
     below = np.zeros(len(length))
@@ -205,7 +205,7 @@ def picture_figure(story: Story) -> Figure:
 
     picture, until_s = picture_of(story), max(1, told.end_s(story))
     lanes = int(picture.lane0[-1])
-    figure = _figure(11, 7)
+    figure = new_figure(11, 7)
     axes = figure.subplots()
     height = max(1, 900 // max(1, lanes)) * lanes if lanes <= 900 else lanes
     image = painted(story, picture, width=1600, height=height, paper=PLOT, until_s=until_s)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tenure.planner.place import plan_place
 from tenure.planner.plan_gang import plan_gang
 from tenure.planner.plan_window import Plan, plan_window
-from tenure.planner.place import plan_place
 from tenure.planner.run_model import NeverEnds
 from tenure.planner.window_answer import answer
 from tenure.settings.errors import BadInput, shown
@@ -71,7 +71,7 @@ def place(path: Path) -> PlacePlanned:
 
 
 def read_samples(path: Path) -> Sequence[float]:
-    """Run lengths in days, one a line; a first line that is no number is a head. BadInput for what is none."""
+    """Run lengths in days, one a line; a first line that is no number is a head. BadInput otherwise."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as refused:
@@ -93,15 +93,4 @@ def read_samples(path: Path) -> Sequence[float]:
     return days
 
 
-def write_window_page(told: WindowPlanned, file: Path) -> None:
-    """The one page of a window plan, for `--report`."""
-    from tenure.report.plan_page import write_window_page
-    from tenure.service.outputs import placed
-
-    with placed(file) as draft:
-        write_window_page(told.answer, told.plan, draft)
-
-
 __all__ = ["gang", "place", "planned", "read_samples", "window"]
-
-

@@ -394,7 +394,10 @@ def _check_run(plan: WindowFile, file: str) -> None:
 
 def _check_windows(plan: WindowFile, file: str) -> None:
     kinds = [key for key in ("windows", "offers", "lattice") if getattr(plan, key)]
-    if len(kinds) != 1 and kinds != ["offers", "lattice"]:  # offers outrank the lattice, which brings its lead
+    if len(kinds) != 1 and kinds != [
+        "offers",
+        "lattice",
+    ]:  # offers outrank the lattice, which brings its lead
         found = " and ".join(kinds) or "nothing"
         raise BadInput(file, "windows", found, "one of windows: {days: 18-23}, offers: [...] or lattice: aws")
     for index, offer in enumerate(plan.offers):
