@@ -130,13 +130,14 @@ def _sentence(found: Forecast) -> str:
             return f"no extension is on offer; {over}"
         cheapest = min(found.judged[1:], key=lambda one: one.cost)
         saved = none.cost - cheapest.cost + cheapest.extension.fee
-        return (
-            f"do not extend: {over}, but {cheapest.extension.days:g} days cost "
-            f"{cheapest.extension.fee:,.0f} and "
-            f"save {saved:,.0f}"
-        )
+        days, fee = _days(cheapest.extension.days), cheapest.extension.fee
+        return f"do not extend: {over}, but {days} more cost {fee:,.0f} and save {saved:,.0f}"
     days, fee = chosen.extension.days, chosen.extension.fee
-    return f"extend by {days:g} days for {fee:,.0f}: {over} without; saves {none.cost - chosen.cost:,.0f}"
+    return f"extend by {_days(days)} for {fee:,.0f}: {over} without; saves {none.cost - chosen.cost:,.0f}"
+
+
+def _days(count: float) -> str:
+    return "a day" if count == 1 else f"{count:g} days"
 
 
 def _ask_again(found: Forecast, plan: WindowFile) -> list[float]:

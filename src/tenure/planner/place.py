@@ -33,6 +33,7 @@ class Layer:
     name: str
     gpus: int
     utilisation: float
+    paid: float  #: part of the month it is paid for on demand: all of it where nodes are kept between runs
 
 
 def plan_place(file: PlaceFile) -> dict[str, Any]:
@@ -155,6 +156,8 @@ def _reserved(work: WorkloadFile, place: CapacityFile, busy: float) -> Priced:
         "base": f"busy {utilisation(work):.0%} of the month",
         "burst": f"idle {1 - utilisation(work):.0%} of a month that is paid whole",
     }
+    if work.held_between:
+        return Priced("reserved", cost, "kept between its runs either way: so at the reserved price", "")
     return Priced("reserved", cost, told[work.shape], "")
 
 
@@ -175,14 +178,18 @@ def base_load(file: PlaceFile) -> dict[str, Any]:
     if reserved is None or on_demand is None or on_demand.price_per_gpu_hour == 0:
         return {"gpus": _base_gpus(file.workloads), "break_even_utilisation": None, "reserve": None}
     even = reserved.price_per_gpu_hour / on_demand.price_per_gpu_hour
-    layers = [Layer(work.name, work.gpus, utilisation(work)) for work in file.workloads]
-    worth = [layer for layer in layers if layer.utilisation >= even]
+    layers = [
+        Layer(work.name, work.gpus, used, 1.0 if work.held_between else used)
+        for work in file.workloads
+        for used in [utilisation(work)]
+    ]
+    worth = [layer for layer in layers if layer.paid >= even]
     reserve = sum(layer.gpus for layer in worth)
     return {
         "gpus": _base_gpus(file.workloads),
         "break_even_utilisation": even,
         "reserve": reserve if reserved.gpus is None else min(reserve, reserved.gpus),
-        "layers": [layer.__dict__ for layer in sorted(layers, key=lambda one: -one.utilisation)],
+        "layers": [layer.__dict__ for layer in sorted(layers, key=lambda one: -one.paid)],
     }
 
 
@@ -199,7 +206,7 @@ def _hoarding(work: WorkloadFile, capacity: CapacitiesFile) -> str:
     used = hours_a_month(work) * work.gpus * place.price_per_gpu_hour
     text = (
         f"hoarding: {work.name} keeps {work.gpus} GPUs on demand between its runs: {paid:,.0f} a month for "
-        f"{used:,.0f} of use ({utilisation(work):.0%})"
+        f"{used:,.0f} of use ({utilisation(work):.0%})"  # given back between runs, it would be that
     )
     reserved = capacity.reserved
     if reserved is None:

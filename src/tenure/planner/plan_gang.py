@@ -83,12 +83,14 @@ def _warnings(file: GangFile, told: dict[str, Any]) -> list[str]:
         )
     if file.zone is not None:
         found.append(
-            "days of waiting come from zones that stay tight, not from single failures: measure how long "
+            "tight zone: days of waiting come from zones that stay tight, not from single failures: "
+            "measure how long "
             "they do"
         )
     if file.arrivals is None and file.zone is None and file.success < 1:
         found.append(
-            "nodes are taken to fail apart from each other: where they fail together one attempt is "
+            "failing together: nodes are taken to fail apart from each other: where they fail "
+            "together one attempt is "
             "likelier and "
             "a retry is worth less"
         )

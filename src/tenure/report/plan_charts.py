@@ -83,6 +83,8 @@ def _tornado(answer: Mapping[str, Any]) -> Any:
     axes, base = figure.subplots(), answer["best"]["cost"]
     for row, pair in enumerate(reversed(pairs)):
         for one, colour in zip(pair, (UNBUDGETED, BUDGETED), strict=True):
+            if abs(one["kept_cost"] - base) < 0.5:
+                continue
             axes.barh(row, one["kept_cost"] - base, left=base, height=0.6, color=colour)
             side = "right" if one["kept_cost"] < base else "left"
             axes.annotate(one["words"], (one["kept_cost"], row), ha=side, va="center", fontsize=7.5,

@@ -18,14 +18,14 @@ def money(value: float) -> str:
     size = abs(value)
     for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if size >= unit:
-            return f"{value / unit:.4g} {letter}"
+            return f"{value / unit:.{4 if letter != 'k' else 3}g} {letter}"
     return f"{value:.3g}"
 
 
 def axis(low: float, high: float, at_most: int, *, as_money: bool = False, unit: str = "") -> list[Tick]:
     """Ticks at round values between `low` and `high`, neither of which need be round."""
     step = nice_step(high - low, at_most)
-    first = np.ceil(low / step - 1e-9) * step
+    first = np.ceil(low / step - 1e-9) * step + 0.0  # -0 is 0
     values = np.arange(first, high + step * 1e-6, step)
     return [
         Tick(
@@ -53,7 +53,7 @@ def cost_frame(answer: Mapping[str, Any], curves: Mapping[str, Any]) -> Frame:
         alt=f"Expected cost over window length; the best offer is {best['days']:g} days at "
         f"{best['cost']:,.0f}",
         x_ticks=axis(left, right, 8, unit=" d"),
-        y_ticks=axis(low, high, 4, as_money=True),
+        y_ticks=axis(low, high, 6, as_money=True),
         note="line: every length at the price of a day; dots: what can be bought",
     )
     if cost is not None:
@@ -245,13 +245,19 @@ def base_frame(layers: Sequence[Mapping[str, Any]], even: float | None) -> Frame
         + ", ".join(f"{layer['name']} {percent(layer['utilisation'])}" for layer in layers),
         x_ticks=axis(0, total, 6, unit=" GPUs"),
         y_ticks=[Tick(part, f"{part} %") for part in (0, 25, 50, 75, 100)],
-        note="" if even is None else f"dashed: {percent(even)}, from where on reserving pays",
+        note=""
+        if even is None
+        else f"dashed: {percent(even)}, from where on reserving pays; grey: kept, not used",
     )
     at = 0.0
     for layer in layers:
         edges = scale([at + 0.002 * total, at + layer["gpus"] - 0.002 * total], 0, total)
-        worth = even is not None and layer["utilisation"] >= even
+        worth = even is not None and layer["paid"] >= even
         colour = "var(--budgeted)" if worth else "var(--unbudgeted)"
+        if layer["paid"] > layer["utilisation"]:
+            frame.marks.append(
+                Mark(band(edges, np.zeros(1, np.int64), scale([layer["paid"]], 0, 1)), "ghost")
+            )
         high = scale([layer["utilisation"]], 0, 1)
         frame.marks.append(Mark(band(edges, np.zeros(1, np.int64), high), "area", colour))
         if layer["gpus"] > 0.09 * total:

@@ -106,7 +106,7 @@ def write_window_page(answer: Mapping[str, Any], curves: Mapping[str, Any], file
     _write(
         file,
         f"{answer['run']}: which window to buy",
-        f"method {answer['method']} · {answer['run']}",
+        f"method {answer['method']}, checked by {answer['draws']['n']:,} draws",
         tiles,
         parts,
     )
@@ -184,7 +184,8 @@ def _assumed(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
         if state["p_extension"]:
             text += f"; extension of {state['extension_days']:g} d for {money(state['extension_fee'])} with "
             text += percent(state["p_extension"])
-        told.append((f"market, with {percent(state['p'])}", text))
+        alone = len(answer["market"]) == 1
+        told.append(("after it" if alone else f"market, with {percent(state['p'])}", text))
     lead = answer["lead_s"]
     told.append(("not usable", ", ".join(f"{name} {value / 3600:.2g} h" for name, value in lead.items())))
     if "goodput" in answer:
