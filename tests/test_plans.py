@@ -270,7 +270,7 @@ def test_pilots_tell_of_failures_too(tmp_path):
     [
         ({"distribution": "uniform", "low": "18d", "high": "22d"}, 20, 21.8),
         ({"distribution": "normal", "mean": "19.4d", "sd": "1d"}, 19.4, 21.0449),
-        ({"distribution": "lognormal", "mean": "19.4d", "sd": "1d"}, 19.4, 21.0888),
+        ({"distribution": "lognormal", "mean": "19.4d", "sd": "1d"}, 19.4, 21.0874),
         ({"distribution": "shifted-exponential", "shift": "18d", "scale": "1.4d"}, 19.4, 22.194),
         ({"distribution": "atoms", "atoms": {"18d": 0.5, "20d": 0.5}}, 19, 20),
     ],
@@ -350,7 +350,10 @@ def test_800_nodes_never_end_and_it_is_said_why():
 PAST = [offer("a", 20, 20 * DAY)]
 BAD = {
     "no prices": ({"prices": None}, "prices.reserved_per_day"),
-    "no on-demand price": ({"prices": {"reserved_per_day": 1}, "overrun": {"on_demand": True}}, "on_demand_per_day"),
+    "no on-demand price": (
+        {"prices": {"reserved_per_day": 1}, "overrun": {"on_demand": True}},
+        "on_demand_per_day",
+    ),
     "an offer in the past": ({"windows": None, "offers": PAST, "now": "2027-04-01T00:00:00Z"}, "in the past"),
     "an offer without a fee": ({"windows": None, "offers": [PAST[0] | {"fee": None}]}, "offers[0].fee"),
     "an offer that ends first": (
@@ -380,7 +383,10 @@ BAD = {
     "both and no chance": ({"overrun": {"on_demand": True, "stall_per_day": 1}}, "p_fallback too"),
     "states that do not sum": ({"extension": {"states": [{"p": 0.5}]}}, "sum to 1"),
     "salvage above the price": ({"salvage_per_day": 60_000}, "less than a reserved day"),
-    "a rate and a count": ({"failures": {"per_node_day": 1, "seen": {"events": 1, "node_days": 1}}}, "either"),
+    "a rate and a count": (
+        {"failures": {"per_node_day": 1, "seen": {"events": 1, "node_days": 1}}},
+        "either",
+    ),
     "nothing lost": ({"recovery": {}}, "either hours_lost"),
     "a length beside a run": ({"duration": {"distribution": "normal", "mean": "1d", "sd": "1h"}}, "beside"),
     "chances above 1": ({"budget": {"amount": 5, "probability": 1.5}}, "budget.probability"),
@@ -537,12 +543,21 @@ def test_the_forecast_says_when_to_ask_again(tmp_path):
 
 WRONG_OBSERVATIONS = {
     "a plan that is not there": ({"plan": "none.yaml"}, "none.yaml"),
-    "more lost than passed": ({"plan": example(), "seen": {"hours": 5, "failures": 9, "speed": 3000}}, "have passed"),
+    "more lost than passed": (
+        {"plan": example(), "seen": {"hours": 5, "failures": 9, "speed": 3000}},
+        "have passed",
+    ),
     "neither tokens nor speed": ({"plan": example(), "seen": {"hours": 240, "failures": 1}}, "either tokens"),
     "no window": ({"plan": example(), "window": None}, "window"),
     "a length of its own": (
-        {"plan": {"duration": {"distribution": "normal", "mean": "1d", "sd": "1h"}, "prices": {"reserved_per_day": 1},
-                  "overrun": {"per_day": 2}, "windows": {"days": 3}}},
+        {
+            "plan": {
+                "duration": {"distribution": "normal", "mean": "1d", "sd": "1h"},
+                "prices": {"reserved_per_day": 1},
+                "overrun": {"per_day": 2},
+                "windows": {"days": 3},
+            }
+        },
         "plan.duration",
     ),
     "an unknown key": ({"plan": example(), "sen": 1}, "did you mean seen"),
