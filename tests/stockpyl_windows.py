@@ -29,8 +29,12 @@ def main() -> None:
     made: dict[str, list[dict[str, object]]] = {"normal": [], "atoms": []}
     for b, o in PRICES:
         for mean, sd in NORMALS:
-            days, cost = newsvendor_normal(holding_cost=b, stockout_cost=o - b, demand_mean=mean, demand_sd=sd)
-            made["normal"].append({"b": b, "o": o, "mean": mean, "sd": sd, "days": days, "cost": cost + b * mean})
+            days, cost = newsvendor_normal(
+                holding_cost=b, stockout_cost=o - b, demand_mean=mean, demand_sd=sd
+            )
+            made["normal"].append(
+                {"b": b, "o": o, "mean": mean, "sd": sd, "days": days, "cost": cost + b * mean}
+            )
         for name, atoms in ATOMS.items():
             days, cost = newsvendor_discrete(holding_cost=b, stockout_cost=o - b, demand_pmf=atoms)
             mean = sum(day * chance for day, chance in atoms.items())
