@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -18,11 +19,21 @@ from tenure.ledger.records import LedgerError
 from tenure.service.live import record
 from tenure.service.live.aides import Aides
 from tenure.service.live.desk import Desk
-from tenure.service.live.errors import Forbidden, LiveError, NotKnown, NotNow, NoToken, NotReady, Wrong
+from tenure.service.live.errors import (
+    Forbidden,
+    LiveError,
+    NotKnown,
+    NotNow,
+    NoToken,
+    NotReady,
+    TooOften,
+    Wrong,
+)
 from tenure.settings.errors import BadInput
 from tenure.web import jobs, lab, tokens
 from tenure.web.bodies import LARGEST, BodyLimit
 from tenure.web.metrics import CONTENT_TYPE, Metrics
+from tenure.web.throttle import Throttle
 from tenure.web.watching import Watch, Watching
 
 THREADS = 256  #: questions answered at once
@@ -32,6 +43,7 @@ STATUS: dict[type[Exception], int] = {
     Forbidden: 403,
     NotKnown: 404,
     NotNow: 409,
+    TooOften: 429,
     NotReady: 503,
     Wrong: 422,
 }
@@ -55,6 +67,7 @@ def create_app(
     )
     app.state.desk = desk
     app.state.watch = Watch()
+    app.state.throttle = Throttle()
     for router in (*ROUTERS, *more):
         app.include_router(router, prefix="/api/v1")
     app.add_api_route("/healthz", healthz, methods=["GET"], tags=["health"])
@@ -98,6 +111,8 @@ def refused(request: Request, problem: Exception) -> JSONResponse:
         if isinstance(problem, kind):
             status = code
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    if isinstance(problem, TooOften):
+        headers["Retry-After"] = str(max(1, math.ceil(problem.wait_s)))
     if status == 503:
         headers["Retry-After"] = "1"
     return JSONResponse({"error": _holdable(str(problem))}, status, headers)

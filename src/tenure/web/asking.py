@@ -9,8 +9,10 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from tenure.service.live import tokens
 from tenure.service.live.desk import Desk
+from tenure.service.live.errors import NoToken, TooOften
 from tenure.service.live.people import Who
 from tenure.web.bodies import json_body
+from tenure.web.throttle import Throttle
 
 bearer = HTTPBearer(auto_error=False, description="A token of `tenure token create`.")
 
@@ -26,8 +28,22 @@ def who_asks(
     desk: Annotated[Desk, Depends(desk_of)],
     found: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)],
 ) -> Who:
-    """The bearer of the token. Raises NoToken."""
-    who = tokens.who_is(desk, None if found is None else found.credentials)
+    """The bearer of the token. Raises NoToken, and TooOften where many that are nobody's came from there."""
+    if found is None:
+        return tokens.who_is(desk, None)
+    throttle: Throttle = request.app.state.throttle
+    address = "" if request.client is None else request.client.host
+    wait_s = throttle.wait_s(address, found.credentials)
+    if wait_s > 0:
+        raise TooOften(
+            f"too many tokens that open nothing came from {address}: try again in {wait_s:.0f} s", wait_s
+        )
+    try:
+        who = tokens.who_is(desk, found.credentials)
+    except NoToken:
+        throttle.failed(address)
+        raise
+    throttle.passed(found.credentials)
     request.state.user = who.user
     return who
 

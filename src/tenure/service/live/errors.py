@@ -4,6 +4,7 @@
     ├── NotKnown    no such job, node, account or turn
     ├── Forbidden   this person may not
     ├── NoToken     nobody knows who asks
+    ├── TooOften    too many tokens that open nothing came from there: ask later
     ├── Wrong       the scheduler says that the question itself is wrong
     ├── NotNow      it is possible at other times: a job that has ended cannot be held
     └── NotReady    the scheduler is starting, its database or its engine does not answer: ask again
@@ -28,6 +29,14 @@ class Forbidden(LiveError):
 
 class NoToken(LiveError):
     """The token is missing, unknown, expired or revoked."""
+
+
+class TooOften(LiveError):
+    """Too many tokens that open nothing came from there; `wait_s`: when to ask again."""
+
+    def __init__(self, text: str, wait_s: float) -> None:
+        super().__init__(text)
+        self.wait_s = wait_s
 
 
 class Wrong(LiveError):
