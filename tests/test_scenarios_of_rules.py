@@ -131,6 +131,11 @@ def test_s12_a_quick_job_takes_what_may_be_taken(told: Told) -> None:
     assert played.starts("b") == [HOUR + GRACE_S]
 
 
+def test_s16_more_than_a_turn_looks_at_starts_at_once(told: Told) -> None:
+    played = told("s16_more")
+    assert [line["t"] for line in played.events("started")] == [10] * 100
+
+
 def test_s12_priority_stops_nobody_of_its_own_account(told: Told) -> None:
     played = told("s12_no_stop")
     assert played.events("stopping") == []

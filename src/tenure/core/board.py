@@ -173,6 +173,7 @@ COUNTS = table_type(
     looked=I8,  #: jobs looked at, a measure of work
     searched=I8,  #: attempts weighed as victims
     turns=I8,
+    more=B1,  #: the turn started work and looked no deeper: another one at its instant may start more (S16)
     thorough=B1,  #: no bound is believed, all is looked at: an oracle for tests, the same decisions
     by_arrival=B1,  #: lists ignore priority (first come, first served)
     one_list=B1,  #: all jobs of a cluster wait in one list, that of the root

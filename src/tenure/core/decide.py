@@ -25,6 +25,7 @@ def decide_into(lab, board, policy, now_s):
     """One turn, all clusters. Writes the board; its new `out` rows are the decisions."""
     let_fall(board, now_s - policy.lookback_s)
     board.counts.turns[0] += 1
+    board.counts.more[0] = False
     for cluster in range(len(lab.clusters)):
         pass_drains(lab, board, policy, cluster, now_s)
         if board.counts.n_claims[0] > 0:

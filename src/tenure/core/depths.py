@@ -21,6 +21,16 @@ NO_LIMIT = 1 << 40  #: GPUs
 
 
 @kernel
+def look_again(board, deeper, started):
+    """A list goes on `deeper` than was looked, and of what was looked at something started.
+
+    So more may start at once: else it would wait beside free GPUs until something happens (S16).
+    """
+    if deeper and started:
+        board.counts.more[0] = True
+
+
+@kernel
 def price_of(board, policy, row, gpus, for_s):
     """S8: GPU-seconds that an account must be owed to start a job larger than its target, protected so long.
 

@@ -6,7 +6,7 @@ from tenure.core.board import BUDGETED, LANES, QUICK, UNBUDGETED
 from tenure.core.claims import within_limits
 from tenure.core.columns import UGPU
 from tenure.core.contract import protection_s
-from tenure.core.depths import NO_LIMIT, fits_target, gone_s, is_hopeless_loan, know_list
+from tenure.core.depths import NO_LIMIT, fits_target, gone_s, is_hopeless_loan, know_list, look_again
 from tenure.core.fit import could_ever_fit, find_place, room_needed
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import notice
@@ -115,7 +115,7 @@ def pass_unbudgeted(lab, board, policy, cluster, now_s):
         if head != NONE and most > 0:
             know_list(lab, board, policy, cluster, queue)
             waiting += board.queues.least[queue] <= most
-    looked, fail_gpus = 0, NO_LIMIT
+    looked, fail_gpus, started = 0, NO_LIMIT, False
     while waiting > 0 and looked < policy.depth and fail_gpus > 1:
         job = _next_unbudgeted(lab, board, cluster)
         if job == NONE:
@@ -128,8 +128,10 @@ def pass_unbudgeted(lab, board, policy, cluster, now_s):
             continue
         if find_place(lab, board, policy, cluster, job, now_s):
             start_here(lab, board, policy, cluster, job, BY_UNBUDGETED, now_s)
+            started = True
         elif lab.jobs.gpu_type[job] == NONE and gpus <= lab.clusters.node_gpus[cluster]:
             fail_gpus = gpus
+    look_again(board, waiting > 0 and fail_gpus > 1 and looked >= policy.depth, started)
     board.counts.looked[0] += looked
     for account in range(1, len(lab.accounts)):
         board.purses.waiting_on_limit[account] = False
@@ -194,7 +196,7 @@ def _lend_lane(lab, board, policy, cluster, row, lane, spare, now_s):
     if board.queues.least[queue] > most or _beyond_base(board, row, board.queues.few[queue]) > spare:
         return 0.0
     entry = board.queues.head[queue]
-    looked, lent, rows = 0, 0.0, board.standings
+    looked, lent, rows, started = 0, 0.0, board.standings, False
     no_saver = reach(board, policy, cluster, row, 0, rows.base[row] + rows.bound[row])
     fail_gpus, fail_s = NO_LIMIT, 0
     while entry != NONE and looked < policy.depth:
@@ -210,12 +212,15 @@ def _lend_lane(lab, board, policy, cluster, row, lane, spare, now_s):
             if lent + more <= spare:
                 done = _lend(lab, board, policy, cluster, row, job, now_s)
             if done == STARTED:
+                started = True
                 lent += more
                 most = most_free(board, cluster, lane == QUICK, gone_s(board, policy, row, lane, now_s))
             elif done == NO_ROOM and lab.jobs.gpu_type[job] == NONE and not lab.jobs.same_rack[job]:
                 fail_gpus, fail_s = gpus, for_s
         if done != STARTED and gpus > no_saver and _holds_up(lab, board, policy, cluster, row, job):
             break
+    else:
+        look_again(board, entry != NONE, started)
     board.counts.looked[0] += looked
     return lent
 

@@ -146,6 +146,8 @@ def live_turn(lab, board, policy, news, n_news, deciding, now_s):
 def next_instant(lab, board, policy, now_s):
     """When the next turn is due though nothing has happened: what the board brings, or a tick while somebody
     waits or a node is to close. Promises' dates are the caller's to remember. NEVER_S = none."""
+    if board.counts.more[0]:
+        return now_s
     t_s = max(next_due(board), now_s)
     for node in range(len(board.posts)):
         t_s = min(t_s, max(board.posts.closed_s[node], now_s))

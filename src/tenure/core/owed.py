@@ -12,6 +12,7 @@ from tenure.core.depths import (
     is_fruitless,
     is_hopeless_quick,
     largest_own,
+    look_again,
     plain_up_to,
     price_of,
 )
@@ -374,7 +375,7 @@ def _owed_lane(lab, board, policy, cluster, row, lane, now_s):
     if is_fruitless(lab, board, policy, cluster, row, lane, is_overdue(board, policy, row), now_s):
         return
     entry = board.queues.head[row * LANES + lane]
-    looked, first_gang, rows = 0, True, board.standings
+    looked, first_gang, rows, started = 0, True, board.standings, False
     plain = plain_up_to(lab, board, policy, cluster, row, lane)
     fits = reach(board, policy, cluster, row, rows.running[row], rows.target[row])
     if plain > 0 and _all_spoil(lab, board, policy, cluster, row, lane, now_s):
@@ -388,12 +389,15 @@ def _owed_lane(lab, board, policy, cluster, row, lane, now_s):
         if gpus <= fits or gpus > plain or stays.saved[job] or stays.plan[job] != NONE:
             done = _owed_job(lab, board, policy, cluster, row, job, first_gang, now_s)
             if done == STARTED:
+                started = True
                 fits = reach(board, policy, cluster, row, rows.running[row], rows.target[row])
         if gpus > lab.clusters.node_gpus[cluster] and done != STARTED:
             first_gang = False
         if done == BLOCKS or (done == STARTED and _is_full(board, policy, row)):
             break
         entry = following
+    else:
+        look_again(board, entry != NONE, started)
     board.counts.looked[0] += looked
 
 
@@ -429,7 +433,7 @@ def pass_quick(lab, board, policy, cluster, leaves, now_s):
     for k in range(leaves):
         row = board.walk[k]
         entry = queues.head[row * LANES + QUICK]
-        looked = 0
+        looked, waiting = 0, queues.n[row * LANES + QUICK]
         if is_hopeless_quick(lab, board, policy, cluster, row, now_s):
             continue
         forget_failures(board, row)
@@ -445,4 +449,5 @@ def pass_quick(lab, board, policy, cluster, leaves, now_s):
                 else:
                     fit_or_clear(lab, board, policy, cluster, job, BY_QUICK, now_s)
             entry = following
+        look_again(board, entry != NONE, queues.n[row * LANES + QUICK] < waiting)
         board.counts.looked[0] += looked

@@ -390,7 +390,7 @@ def run(lab, board, policy, world, rule, turns):
                 return MAKE_ROOM
             turn(lab, board, policy, rule, now_s)
             wind_up(lab, board, policy, world, now_s)
-            clock.pending[0] = False
+            clock.pending[0] = board.counts.more[0]
             played += 1
             if played >= turns:
                 return PAUSE
