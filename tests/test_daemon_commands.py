@@ -128,6 +128,19 @@ def test_at_most_so_many_elements_of_an_array_run_at_once(small: Small) -> None:
     assert {small.end(job) for job in answer.body["jobs"]} == {"finished"}
 
 
+def test_releasing_an_array_lets_go_what_people_held_and_leaves_what_waits_for_others(small: Small) -> None:
+    small.submit(gpus=16, min_runtime="1h")  # nothing else finds room
+    small.ask("submit", spec=small.spec("a", 1, array="0-3%2"))
+    assert small.ask("hold", "2_0", reason="not yet").ok
+    assert small.view.cards["2_0"].held_by == "ann"
+    assert small.ask("release", "2").ok
+    assert small.view.cards["2_0"].held_by != "ann"
+    before = len(small.lines("released"))
+    refused = small.ask("release", "2")
+    assert (refused.ok, refused.body["status"]) == (False, 409)  # what waits for its array is held by nobody
+    assert len(small.lines("released")) == before
+
+
 # --- dependencies -------------------------------------------------------------------------------------
 
 

@@ -247,11 +247,13 @@ class Desk:
         rows = [row for row in self._named(subject) if self.book.phase(row) == Phase.HELD]
         if not rows:
             raise Refused(f"job {subject} is not on hold")
-        for row in rows:
+        by_people = [row for row in rows if self.book.cards[row].held_by not in (AFTER, ARRAY)]
+        if not by_people:  # told before anything is changed; the others of an array go on waiting
+            card = self.book.cards[rows[0]]
+            raise Refused(f"job {card.job} {card.detail}")
+        for row in by_people:
             card = self.book.cards[row]
             open_ones = [one for one in card.after if not self.holds(one)[0]]
-            if card.held_by in (AFTER, ARRAY):
-                raise Refused(f"job {card.job} {card.detail}")
             if open_ones:
                 self._change(row, held_by=AFTER, detail=after_text(open_ones))
             else:

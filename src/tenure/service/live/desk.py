@@ -118,12 +118,6 @@ def iso(epoch: float) -> str:
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def moment(epoch: float) -> str:
-    """An instant as sentences have it: `14:20 UTC on 5 January`."""
-    when = datetime.fromtimestamp(epoch, UTC)
-    return f"{when:%H:%M} UTC on {when.day} {when:%B}"
-
-
 def called(view: View) -> Called:
     """What the rows of a view are called."""
     accounts = view.lab.accounts

@@ -22,6 +22,7 @@ from tenure.core.tell_one import Called, Instant
 from tenure.core.words import NEVER_S, NONE, Happened, Phase
 from tenure.daemon.asked import Door
 from tenure.daemon.view import View
+from tenure.service.live.moments import moments_of
 from tenure.settings.job import JobFile
 from tenure.settings.live_job import Submission
 
@@ -88,7 +89,7 @@ def decided(view: View, job: Submission, called: Called, now_s: int) -> dict[str
     seen = int(board.counts["n_out"][0])
     args = as_kernels_want(lab), as_kernels_want(board)
     live_turn_entry(*args, view.policy, columns(news), 1, 1, now_s)
-    instant = Instant(lab, board, view.policy, with_this(called, row), now_s)
+    instant = Instant(lab, board, view.policy, with_this(called, row), now_s, moments_of(view))
     said = board.out[seen : int(board.counts["n_out"][0])]
     placements = board.placed[: int(board.counts["n_placed"][0])]
     phase = int(board.stays["phase"][row])

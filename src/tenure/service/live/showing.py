@@ -14,8 +14,9 @@ from tenure.daemon.commands import AFTER, ARRAY
 from tenure.daemon.view import View
 from tenure.engines.protocol import EngineError
 from tenure.ledger.records import AttemptRow, JobRow
-from tenure.service.live.desk import Desk, called, moment
+from tenure.service.live.desk import Desk, called
 from tenure.service.live.errors import Forbidden, NotKnown, NotReady
+from tenure.service.live.moments import moment, moments_of
 from tenure.service.live.people import Who, may_act
 from tenure.service.live.queueing import reasons_of
 from tenure.service.live.submitting import why_of
@@ -95,10 +96,7 @@ def _attempt(desk: Desk, one: AttemptRow) -> Attempt:
 
 
 def _instant(view: View) -> Instant:
-    def when(t: int) -> str:
-        return moment(view.start + t)
-
-    return Instant(view.core, view.scratch(), view.policy, called(view), view.t, when)
+    return Instant(view.core, view.scratch(), view.policy, called(view), view.t, moments_of(view))
 
 
 def why(desk: Desk, who: Who, name: str) -> Why:
@@ -124,7 +122,7 @@ def _held_back(view: View, row: int) -> str | None:
         return None
     card = view.cards[view.ids[row]]
     if card.held_by in (AFTER, ARRAY):
-        return f"waits: {card.detail}" if card.detail else None
+        return card.detail or None  # "waits until …"
     why = f": {card.detail}" if card.detail else ""
     return f"waits: {card.held_by} put it on hold{why}" if card.held_by else None
 
