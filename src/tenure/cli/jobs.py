@@ -92,25 +92,13 @@ def submit(
     if not command and not dry_run:
         raise typer.BadParameter("what runs? … -- COMMAND", param_hint="-- COMMAND")
     asked = job_keys(
-        min_runtime=min_runtime,
-        max_runtime=max_runtime,
-        priority=priority,
-        kind=kind,
-        clusters=cluster,
-        gpu=gpu,
-        same_rack=same_rack,
-        name=name,
-        env=variables(env),
-        array=array,
-        after=after,
-        hold=hold,
+        min_runtime=min_runtime, max_runtime=max_runtime, priority=priority, kind=kind, clusters=cluster,
+        gpu=gpu, same_rack=same_rack, name=name, env=variables(env), array=array, after=after, hold=hold,
         checkpoint_every=checkpoint_every,
-    )
+    )  # fmt: skip
     asked |= {"account": account, "gpus": gpus, "workdir": workdir or os.getcwd()}
-    if resumable is not None:
-        asked["resumable"] = resumable
-    if command:
-        asked["command"] = command
+    asked |= {"resumable": resumable} if resumable is not None else {}
+    asked |= {"command": command} if command else {}
     results = screen.Results(json)
     with client(url) as lab:
         if dry_run:

@@ -32,6 +32,7 @@ def client(url: str | None) -> Client:
 
 def serve(
     lab: Annotated[Path, typer.Argument(metavar="LAB", help="The lab's file: clusters, accounts, policy.")],
+    *,
     engine: Annotated[
         str, typer.Option(metavar="NAME", help=f"What runs the jobs: {ENGINES}; fake only pretends.")
     ] = "local",

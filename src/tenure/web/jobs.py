@@ -71,6 +71,7 @@ def submit(
 def queue(
     desk: TheDesk,
     who: Asker,
+    *,
     state: str | None = None,
     user: str | None = None,
     account: str | None = None,
