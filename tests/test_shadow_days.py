@@ -11,6 +11,8 @@ import pytest
 from live_server import LAB as SERVED
 from live_server import serving
 from live_world import START
+from stories import random_story
+from tenure.audit.measures import measure
 from tenure.core.words import Phase
 from tenure.engines.protocol import SeenArrival, SeenAttempt
 from tenure.engines.theirs import facts_of
@@ -20,6 +22,7 @@ from tenure.service.live.shadows import Daily, compared
 from tenure.service.live.their_story import their_story
 from tenure.service.side_by_side import text_of, write_page
 from tenure.settings.errors import BadInput
+from tenure.story.jsonl import read_story, write_story
 from test_engine_shadow import Queue, Watched
 
 DAY_S = 86400
@@ -276,6 +279,18 @@ def test_what_tenure_cannot_place_is_counted(there: Compared) -> None:
     assert "cannot place" in text_of(told)
 
 
+def test_a_job_of_no_account_is_kept_no_longer_than_it_is_there(there: Compared) -> None:
+    there.queue.submit("7", account="nobody")
+    there.at(10)
+    there.queue.begin("7", "mars-0000")
+    there.at(20)
+    there.queue.end("7")
+    there.at(30)
+    there.at(40)
+    kept = json.loads((there.folder / "shadow.json").read_text())
+    assert (kept["queue"], kept["runs"], kept["ignored"]) == ({}, {}, [])
+
+
 def test_a_server_that_decides_itself_has_nothing_to_compare_with(there: Compared) -> None:
     desk = there.desk
     desk.shadow = False
@@ -301,6 +316,32 @@ def test_within_one_second_whoever_leaves_goes_before_whoever_comes() -> None:
         ("started", 5, "y"),
     ]
     assert told[4]["held_gpu_s"] == 24
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_facts_of_a_story_give_its_measures_back(tmp_path: Path, seed: int) -> None:
+    file, again = tmp_path / "story.jsonl", tmp_path / "again.jsonl"
+    write_story(random_story(seed, limits=True), file)
+    lines = file.read_text().splitlines()
+    facts = []
+    for line in map(json.loads, lines):
+        fact = {"at": START + line["t"], "job": line.get("job"), "attempt": line.get("attempt")}
+        if line["event"] == "started":
+            facts.append(fact | {"event": "started", "nodes": line["nodes"]})
+        elif line["event"] == "stopped":
+            facts.append(fact | {"event": "stopped", "end": line["end"], "again": False})
+        elif line["event"] == "requeued":
+            facts[-1 - [one["job"] for one in reversed(facts)].index(line["job"])]["again"] = True
+        elif line["event"] == "cancelled":
+            facts.append(fact | {"event": "left"})
+    told = their_story(lines, facts, START, 1 << 40)
+    again.write_text("".join(told.lines))
+    before, after = measure(read_story(file)), measure(read_story(again))
+    assert told.unknown == []
+    assert after.delivered == before.delivered
+    assert (after.jobs, after.wait_s, after.occupancy) == (before.jobs, before.wait_s, before.occupancy)
+    assert after.preemptions["count"] == before.preemptions["count"]
+    assert any(fact["event"] == "stopped" for fact in facts)
 
 
 @pytest.mark.slow

@@ -88,6 +88,8 @@ class ShadowEngine:
         for job in [job for job in self._runs if self._ended(job, waiting)]:
             if job not in self._queue and job not in here:
                 del self._runs[job]
+        for job in [job for job in self._ignored if self._ended(job, waiting)]:
+            self._queue.pop(job, None)  # it was never to run here, and is over there
         self._ignored &= self._queue.keys()
         self._keep()
         return Seen(seen.at, seen.nodes, [_seen(one) for one in self._attempts.values()], arrivals)

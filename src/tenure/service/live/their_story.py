@@ -44,6 +44,8 @@ def their_story(ours: Iterable[str], facts: Iterable[Line], start: float, until_
     jobs: dict[str, Line] = {}
     placed: list[tuple[float, int, Line]] = []
     for text in told:
+        if not any(word in text[:32] for word in KEPT):
+            continue
         line = json.loads(text)
         if line["event"] in KEPT:
             placed.append((line["t"], 0, line))
