@@ -165,7 +165,7 @@ def play_and_compare(source: Any, *, until_s: int | None = None, every: int = 1)
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_kept_up_is_rebuilt(name: str) -> None:
-    assert play_and_compare(world(name), until_s=13 * HOUR, every=1) >= 5
+    assert play_and_compare(world(name), until_s=31 * HOUR, every=1) >= 5
 
 
 @tried
