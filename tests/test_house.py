@@ -84,6 +84,10 @@ ROOM_OF = {
     "httpx": ("client/",),
     "sqlalchemy": ("ledger/",),
     "alembic": ("ledger/",),
+    "psycopg": ("ledger/",),
+    "smtplib": ("daemon/messages.py",),
+    "pynvml": ("engines/local/",),
+    "scipy": ("planner/",),
 }
 FORBIDDEN_FILE_NAMES = {"utils", "util", "common", "helpers", "helper", "base", "misc"}
 
