@@ -78,7 +78,25 @@ def against_record(file: WindowFile) -> list[str]:
     if file.lattice is None:
         return []
     record = capability(file.lattice)
-    return [*_of_nodes(file, record), *_of_offers(file, record)]
+    return [*_of_start(file, record), *_of_nodes(file, record), *_of_offers(file, record)]
+
+
+def _of_start(file: WindowFile, record: Capability) -> list[str]:
+    if file.now is None or file.start is None:
+        return []
+    ahead_s = (file.start - file.now).total_seconds()
+    earliest, latest = record.earliest_start_s or 0.0, record.latest_start_s
+    if ahead_s < earliest:
+        return [
+            f"a start in {ahead_s / 3600:.2g} h is sooner than {record.provider} sells "
+            f"({earliest / 3600:g} h)"
+        ]
+    if latest is not None and ahead_s > latest:
+        days = f"{latest / DAY_S:g} days"
+        return [
+            f"a start in {ahead_s / DAY_S:.0f} days is further ahead than {record.provider} sells ({days})"
+        ]
+    return []
 
 
 def _of_nodes(file: WindowFile, record: Capability) -> list[str]:

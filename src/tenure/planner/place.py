@@ -59,6 +59,7 @@ def plan_place(file: PlaceFile) -> dict[str, Any]:
                 {"name": work.name, "on": None, "why": reasons, "cost": None, "alternatives": []}
             )
             continue
+        warnings.append(_phantom_gang(work, chosen.on, _of(capacity, chosen.on)))
         if chosen.on in left:
             left[chosen.on] -= work.gpus if chosen.on != "queue" else 0
         placements.append(
@@ -195,6 +196,17 @@ def base_load(file: PlaceFile) -> dict[str, Any]:
 
 def _base_gpus(workloads: Sequence[WorkloadFile]) -> int:
     return sum(work.gpus for work in workloads if work.shape == "base")
+
+
+def _phantom_gang(work: WorkloadFile, on: str, place: CapacityFile | None) -> str:
+    """A gang that is not surely there at once waits, and what of it came is paid meanwhile."""
+    if not work.gang or place is None or place.p_gang is None or place.p_gang >= 1:
+        return ""
+    return (
+        f"phantom gang: {work.name} needs {work.gpus} GPUs together; on {on} they are there at once "
+        f"with chance "
+        f"{place.p_gang:.0%}: work out the wait and its bill with `tenure plan gang`"
+    )
 
 
 def _hoarding(work: WorkloadFile, capacity: CapacitiesFile) -> str:

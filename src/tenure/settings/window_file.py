@@ -400,6 +400,8 @@ def _check_windows(plan: WindowFile, file: str) -> None:
     ]:  # offers outrank the lattice, which brings its lead
         found = " and ".join(kinds) or "nothing"
         raise BadInput(file, "windows", found, "one of windows: {days: 18-23}, offers: [...] or lattice: aws")
+    if plan.now is not None and plan.start is not None and plan.start < plan.now:
+        raise BadInput(file, "start", f"{plan.start:%Y-%m-%dT%H:%MZ}, in the past", "a start to come")
     for index, offer in enumerate(plan.offers):
         where = dotted(["offers", index])
         if plan.now is not None and offer.start < plan.now:
