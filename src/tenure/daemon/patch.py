@@ -80,6 +80,8 @@ def patch_of(before: Book, after: Book) -> Patch:
     for name, one, other in lists:  # one that has become empty is told too
         if one != other:
             patch[name] = sorted(other.items()) if isinstance(other, dict) else other
+    if new.counts["more"][0]:
+        patch["more"] = True
     if (old.shares != new.shares).any():
         patch["shares"] = new.shares.tolist()
     return patch
@@ -123,6 +125,7 @@ def apply(state: State, patch: Patch) -> None:
         return
     state.t, state.turn = patch["t"], patch["turn"]
     state.next_id, state.n_marks = patch["next_id"], patch["n_marks"]
+    state.more = patch.get("more", False)
     _add_rows(state, patch)
     for row, card in patch.get("changed_cards", ()):
         state.cards[row] = card_of(card)
@@ -219,6 +222,7 @@ def keyframe_of(state: State) -> bytes:
     rest = {
         "version": VERSION,
         **{name: getattr(state, name) for name in ("t", "turn", "next_id", "n_marks", "nodes", "accounts")},
+        "more": state.more,
         "clusters": state.clusters,
         "gpu_types": state.gpu_types,
         "cards": [plain_card(card) for card in state.cards],
@@ -259,6 +263,7 @@ def state_from(packed: bytes) -> State:
     marks = empty(1, MARK)[0]
     return State(
         **{name: rest[name] for name in ("t", "turn", "next_id", "n_marks", "nodes", "accounts", "clusters")},
+        more=rest.get("more", False),
         gpu_types=rest.get("gpu_types", []),
         cards=cards,
         asked=table("asked", ASKED, len(cards), empty(1, JOB, max_runtime_s=NEVER_S, gpu_type=NONE)[0]),

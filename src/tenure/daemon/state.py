@@ -56,6 +56,7 @@ class State:
     turn: int = 0
     next_id: int = 1
     n_marks: int = 0
+    more: bool = False  #: another turn at this instant may start more
     nodes: list[str] = field(default_factory=list)  #: what the rows of nodes are called
     accounts: list[str] = field(default_factory=list)  #: paths by row, own leaves as in the lab
     clusters: list[str] = field(default_factory=list)
@@ -91,6 +92,7 @@ def state_of(book: Book) -> State:
         turn=book.turn,
         next_id=book.next_id,
         n_marks=book.n_marks,
+        more=bool(board.counts["more"][0]),
         nodes=[node.name for node in book.lab.nodes],
         accounts=[account.path for account in book.lab.accounts],
         clusters=list(book.lab.clusters),
@@ -164,6 +166,7 @@ def book_of(state: State, lab: Lab, policy: Policy, start: float) -> Book:
     )
     assert all(one[0] // PLANS < len(lab.clusters) for one in state.promises)
     board = rebuild(core, policy, record, state.t)
+    board.counts["more"][0] = state.more
     _set_sums(board, state, policy)
     for name, column in state.kept.items():
         board.standings[name] = column
