@@ -159,6 +159,23 @@ def test_the_day_before_is_written_once(there: Compared, tmp_path: Path) -> None
     assert text.read_text() == "kept"
 
 
+def test_a_day_that_contradicts_itself_is_given_up(there: Compared, tmp_path: Path) -> None:
+    jobs = ("1", "2", "3")
+    for job in jobs:
+        there.queue.submit(job)
+    there.at(10)
+    for job in jobs:
+        there.queue.begin(job, "mars-0000")  # 24 GPUs of 16
+    there.at(5000)
+    with pytest.raises(BadInput, match="more GPUs were held"):
+        compared(there.desk, None, None)
+    there.at(int(DAY_S - START % DAY_S) + 5000)
+    daily = Daily(there.desk)
+    daily.look()
+    daily.look()
+    assert not (tmp_path / "shadow").exists()
+
+
 def test_the_comparison_is_a_page_too(there: Compared, tmp_path: Path) -> None:
     history(there)
     write_page(compared(there.desk, None, None), tmp_path / "days.html")

@@ -26,6 +26,7 @@ from tenure.service.live.record import since_of
 from tenure.service.live.their_story import THEIRS, Run, their_story
 from tenure.service.outputs import placed, write_json
 from tenure.service.side_by_side import text_of
+from tenure.settings.errors import BadInput
 from tenure.story.columns import Story
 
 MOST_JOBS = 10  #: each way
@@ -150,7 +151,8 @@ class Daily:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._done: str = ""  #: the newest day that is written, or has nothing to write
+        self._log = structlog.get_logger("tenure.shadow")
+        self._done = ""  #: the newest day that is written, or has nothing to write
 
     def look(self) -> None:
         """Write it, where it is not written yet and this server leads."""
@@ -164,13 +166,18 @@ class Daily:
         until_t = int(midnight.timestamp() - desk.start)
         folder = desk.data / FOLDER
         if until_t > 0 and not (folder / f"{day}.txt").exists():
+            try:
+                told = _compared(desk, max(0, until_t - int(DAY.total_seconds())), until_t)
+            except BadInput as wrong:  # what was seen there contradicts itself: it will tomorrow as well
+                self._log.warning("day not compared", day=day, why=str(wrong))
+                self._done = day
+                return
             folder.mkdir(mode=0o700, exist_ok=True)
-            told = _compared(desk, max(0, until_t - int(DAY.total_seconds())), until_t)
             write_json(told, folder / f"{day}.json")
             with placed(folder / f"{day}.txt") as draft:
                 draft.write_text(text_of(told), encoding="utf-8")
             theirs, ours = told["runs"]
-            structlog.get_logger("tenure.shadow").info(
+            self._log.info(
                 "day compared",
                 day=day,
                 file=str(folder / f"{day}.txt"),
