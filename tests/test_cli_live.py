@@ -20,6 +20,7 @@ import yaml
 
 from live_server import LAB, TENURE, Served, serving, start_server, wait_for
 from tenure.core.words import Reason
+from tenure.ledger.ledger import open_ledger
 
 WAITS = "language/olmo/ann"
 
@@ -252,6 +253,27 @@ def test_a_second_server_on_the_same_data_is_refused(server: Served) -> None:
     assert ran.returncode == 1
     assert "served already, by process" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_the_record_of_another_lab_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    record = open_ledger(tmp_path / "record.db")
+    record.begin("theirs", 1_700_000_000.0)
+    record.close()
+    lab = tmp_path / "lab.yaml"
+    lab.write_text(yaml.safe_dump(LAB))
+    ran = subprocess.run(
+        [TENURE, "serve", str(lab), "--engine", "fake", "--data", str(tmp_path), "--port", "0"],
+        env={**os.environ, "TENURE_PLAIN": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 1
+    assert "this is the record of the lab 'theirs'" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    record = open_ledger(tmp_path / "record.db", create=False)
+    assert (record.meta("lab_file"), record.last_turn()) == (None, 0)
+    record.close()
 
 
 @pytest.mark.slow

@@ -202,6 +202,31 @@ def test_jobs_that_are_over_are_left_behind_and_nobody_notices(
     assert small.phase(small.submit("b/x", 1, after=["2:ok"])) == Phase.RUNNING
 
 
+class Deaf:
+    """A ledger that does not take commands for a while."""
+
+    def __init__(self, ledger: Any, times: int) -> None:
+        self._ledger, self.times = ledger, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    def ask(self, *given: Any) -> Any:
+        if self.times > 0:
+            self.times -= 1
+            raise LedgerUnavailable("the disk is full")
+        return self._ledger.ask(*given)
+
+
+def test_a_beginning_that_broke_off_is_begun_again_as_a_whole(small: Small) -> None:
+    small.lab = lab_of(LAB | {"accounts": {"a": {"share": "30%"}, "b": LAB["accounts"]["b"]}})  # type: ignore[index]
+    daemon = small.wake_up()
+    daemon.ledger = Deaf(small.ledger, 2)  # type: ignore[assignment]
+    assert [daemon.turn_now() for _ in range(2)] == [False, False]
+    small.settle()
+    assert [(line["account"], line["new"]) for line in small.lines("share")] == [("a", 0.3)]
+
+
 # --- another lab's file ---------------------------------------------------------------------------------
 
 

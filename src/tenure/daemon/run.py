@@ -225,7 +225,11 @@ class Daemon:
             self._lease = self.ledger.renew(self._lease, now, self._lease_s)
             self._ledger_error = None
         if self._book is None:
-            self._begin()
+            try:
+                self._begin()
+            except LedgerError:  # begun by half: what was still to be done is done with the whole again
+                self._book = None
+                raise
         self._state = "leading"
         return True
 

@@ -64,6 +64,9 @@ def standing(options: Options, say: Say) -> Iterator[tuple[Desk, socket.socket]]
             record = options.db if options.db is not None else options.data / RECORD_FILE
             ledger = open_ledger(record)
             stack.callback(ledger.close)
+            begun = ledger.identity()
+            if begun is not None:  # nothing is written into the record of another lab
+                ledger.begin(lab.name, begun.start)
             keep_lab(ledger, options.lab)
             _admin_token(options.data, ledger)
         except LedgerError as problem:
