@@ -174,3 +174,19 @@ def test_a_file_of_sqlite_keeps_what_it_must_and_is_for_its_owner_only(sqlite_ur
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
     ledger.close()
     assert sqlite3.connect(sqlite_url).execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_file_removed_under_an_open_record_takes_no_more_writes(tmp_path: Path) -> None:
+    path, away = tmp_path / "record.db", tmp_path / "away.db"
+    record = open_ledger(path)
+    record.set_meta("a", 1)
+    path.rename(away)
+    with pytest.raises(LedgerUnavailable, match="removed or replaced"):
+        record.set_meta("a", 2)
+    path.touch()
+    with pytest.raises(LedgerUnavailable, match="removed or replaced"):
+        record.set_meta("a", 3)
+    away.replace(path)
+    record.set_meta("a", 4)
+    assert record.meta("a") == 4
+    record.close()

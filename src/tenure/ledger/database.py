@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ class Database:
         self.is_sqlite = engine.dialect.name == "sqlite"
         # SQLite lets a second writer sleep and try again; queued here, it goes on at once
         self._writers = threading.Lock()
+        self._file = str(engine.url.database) if self.is_sqlite else ""
+        self._known = _which(self._file) if self._file else None
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -48,9 +51,17 @@ class Database:
                 driver(connection).execute(f"PRAGMA synchronous={level}").close()
                 connection = connection.execution_options(begins="IMMEDIATE")
             with connection.begin():
+                self._look_at_file()
                 if not self.is_sqlite and not durable:
                     connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
                 yield connection
+
+    def _look_at_file(self) -> None:
+        """A file that was removed can be written to as long as it is open; nobody would find it again."""
+        if self._file and (self._known is None or _which(self._file) != self._known):
+            raise LedgerUnavailable(
+                f"its file {self._file} was removed or replaced: put it back, or stop this server"
+            )
 
     @contextmanager
     def _writing_alone(self) -> Iterator[None]:
@@ -92,6 +103,15 @@ class Database:
         lines = [{"a_key": which, "new_state": state, "new_detail": said} for which, state, said in settled]
         with self.writing(durable=durable) as connection:
             connection.execute(change, lines)
+
+
+def _which(file: str) -> tuple[int, int] | None:
+    """Which file that is, whatever it is called; None where there is none."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def driver(connection: Connection) -> Any:
