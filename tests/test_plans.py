@@ -8,10 +8,12 @@ import subprocess
 from typing import Any
 
 import pytest
+import yaml
 
 from plan_files import DAY, EXAMPLES, ROOT, answer, asked, example, offer, planned, row
 from tenure.settings import gang_file, observation_file, place_file, window_file
 from tenure.settings.errors import Checked
+from tenure.settings.yaml_file import parse_yaml
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -291,6 +293,34 @@ def test_each_assumption_moved_alone_gives_a_tornado_widest_first():
     assert {"speed", "failures", "lost with a failure", "overrun price", "reserved price"} <= set(names)
     late = told["tornado"][names.index("lost at the start")][1]
     assert late["kept_cost"] == pytest.approx(row(told, 18)["cost"] + DAY, abs=1), "a day later is a day less"
+
+
+def test_the_interval_between_saves_is_one_of_them(tmp_path):
+    saves = {"restart": "30m", "checkpoint_every": "2h", "stall": "3.6m"}
+    told = planned(tmp_path, recovery=saves, overhead=None, model=None)
+    assert told["duration_days"]["mean"] == pytest.approx(19.454, abs=1e-3)
+    names = [pair[0]["name"] for pair in told["tornado"]]
+    half, twice = told["tornado"][names.index("work between saves")]
+    assert (half["words"], twice["words"]) == ("1 h", "4 h")
+    assert half["kept_cost"] > told["best"]["cost"] < twice["kept_cost"], "2 h is near the best interval"
+    assert "restart" in names
+
+
+def test_offers_below_the_price_of_a_day_cost_less_than_the_best_length(tmp_path):
+    file = tmp_path / "plan.yaml"
+    file.write_text(yaml.safe_dump(example(windows=None, offers=[offer("cheap", 20, 18 * DAY)])))
+    ran = asked("plan", "window", str(file), "--report", str(tmp_path / "page.html"))
+    assert ran.exit_code == 0, ran.output
+    assert "less, at its own fee" in " ".join(ran.stdout.split())
+    assert "reserved price" not in ran.stdout, "the fee is what is paid"
+
+
+def test_plans_on_pages_are_valid():
+    pages = [page.read_text() for page in (ROOT / "docs").rglob("*.md")]
+    found = [text for page in pages for text in re.findall(r"```yaml window\n(.*?)```", page, re.S)]
+    assert found
+    for text in found:
+        window_file.window_file_of(parse_yaml(text))
 
 
 def test_every_figure_has_its_convention():

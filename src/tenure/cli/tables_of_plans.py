@@ -110,7 +110,11 @@ def _anywhere(answer: Mapping[str, Any]) -> list[str]:
         found.append(
             f"The best length of all, on sale or not: {days(anywhere['days'])} days for "
             f"{money(anywhere['cost'])}; "
-            f"what is on sale costs {money(best['regret'])} more."
+            + (
+                f"what is on sale costs {money(best['regret'])} more."
+                if best["regret"] >= 0
+                else f"what is on sale costs {money(-best['regret'])} less, at its own fee."
+            )
         )
     if answer["break_even"] is not None:
         found.append(

@@ -130,8 +130,8 @@ def _sentence(found: Forecast) -> str:
             return f"no extension is on offer; {over}"
         cheapest = min(found.judged[1:], key=lambda one: one.cost)
         saved = none.cost - cheapest.cost + cheapest.extension.fee
-        days, fee = _days(cheapest.extension.days), cheapest.extension.fee
-        return f"do not extend: {over}, but {days} more cost {fee:,.0f} and save {saved:,.0f}"
+        more, its_fee = _days(cheapest.extension.days), cheapest.extension.fee
+        return f"do not extend: {over}, but {more} more cost {its_fee:,.0f} and save {saved:,.0f}"
     days, fee = chosen.extension.days, chosen.extension.fee
     return f"extend by {_days(days)} for {fee:,.0f}: {over} without; saves {none.cost - chosen.cost:,.0f}"
 

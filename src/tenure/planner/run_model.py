@@ -30,6 +30,7 @@ Complex = NDArray[np.complexfloating]
 HOURS = 24.0
 LEAST_WEIGHT = 1e-12  #: of a speed and rate that decide how far the series reaches
 NO_WEIGHT = 1e-14  #: … and that is told at all
+STILL = 1e-12  #: an hour: slower than this is not at all
 SPEEDS, RATES = 96, 24  #: points of the rules of integration
 VANISHED = 7.0  #: a normal's transform is nothing (e^-24) at so many per standard deviation
 FASTEST_BRED = 0.95  #: rates that breed more failures each have no length to speak of: left out, and said
@@ -326,11 +327,11 @@ def _sums(values: Array, counts: NDArray[np.int64]) -> Array:
 
 def _cut(rate: Array, span: float) -> tuple[Array, Array]:
     """Mean and variance of the time to a failure that comes within `span`."""
-    x = np.maximum(rate * span, 1e-12)
+    small = rate * span < 1e-4
+    x, rate = np.where(small, 1.0, rate * span), np.where(small, 1.0, rate)
     q = -np.expm1(-x)
-    mean = (1.0 - x * np.exp(-x) / q) / np.maximum(rate, 1e-300)
-    square = (2.0 - (x * x + 2 * x) * np.exp(-x) / q) / np.maximum(rate, 1e-300) ** 2
-    small = x < 1e-4
+    mean = (1.0 - x * np.exp(-x) / q) / rate
+    square = (2.0 - (x * x + 2 * x) * np.exp(-x) / q) / rate**2
     mean = np.where(small, span / 2, mean)
     return mean, np.where(small, span**2 / 12, square - mean**2)
 
@@ -351,14 +352,17 @@ def segment_moments(rate: Array, loss: Loss) -> tuple[Array, Array]:
 
 def segment_log_transform(turn: Complex, rate: Array, loss: Loss) -> Complex:
     """log E exp(iωT) of one segment, `turn` = iω."""
-    slow = rate - turn
-    restart = np.exp(-slow * loss.restart)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        failed = np.where(slow == 0, 0.0, rate * -np.expm1(-slow * loss.restart) / slow)
-        restart = restart / (1.0 - failed)
-        span = loss.every + loss.stall
-        failed = np.where(slow == 0, 0.0, rate * -np.expm1(-slow * span) / slow)
+    slow, span = rate - turn, loss.every + loss.stall
+    restart = np.exp(-slow * loss.restart) / (1.0 - rate * _until(slow, loss.restart))
+    failed = rate * _until(slow, span)
     return -slow * span - np.log(1.0 - failed * restart)
+
+
+def _until(slow: Complex, span: float) -> Complex:
+    """The integral of exp(-slow t) over t from 0 to `span`."""
+    still = np.abs(slow) < STILL
+    moving = np.where(still, 1.0, slow)
+    return np.where(still, span, -np.expm1(-moving * span) / moving)
 
 
 def draw_segments(rng: np.random.Generator, hours: Array, rate: Array, loss: Loss) -> Array:

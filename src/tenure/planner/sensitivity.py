@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tenure.planner.of_file import failures_seen
 from tenure.planner.plan_window import Plan, plan_window
-from tenure.planner.run_model import NeverEnds
+from tenure.planner.run_model import Loss, NeverEnds
 from tenure.settings.window_file import FailuresFile, WindowFile
 
 Change = Callable[[WindowFile, float], dict[str, Any]]
@@ -83,16 +83,28 @@ def assumptions(plan: Plan) -> Iterator[Assumption]:
                 f"{2 * rate:.3g} per node-day",
                 _failures,
             )
-            lost = plan.run.hours_a_failure
-            yield Assumption("lost with a failure", 0.5, 2.0, f"{lost / 2:.2g} h", f"{2 * lost:.2g} h", _loss)
+            yield from _of_recovery(plan.run.loss)
         overhead = file.overhead or 0.0
         yield Assumption(
             "overhead", 0.0, 2.0, "none", f"{200 * overhead or 3:.3g} %", lambda f, to: _overhead(f, to)
         )
     yield Assumption("overrun price", 0.5, 2.0, "half", "double", _overrun)
-    if plan.terms.reserved_day is not None:
+    if plan.terms.reserved_day is not None and any(offer.fee is None for offer in plan.offers):
         yield Assumption("reserved price", 0.8, 1.2, "-20 %", "+20 %", _reserved)
     yield Assumption("lost at the start", 0.0, 86_400.0, "nothing", "a day", _late)
+
+
+def _of_recovery(loss: Loss) -> Iterator[Assumption]:
+    def hours(name: str, told: float, change: Change) -> Assumption:
+        return Assumption(name, 0.5, 2.0, f"{told / 2:.2g} h", f"{2 * told:.2g} h", change)
+
+    if loss.fixed is not None:
+        if loss.fixed > 0:
+            yield hours("lost with a failure", loss.fixed, _loss)
+        return
+    if loss.restart > 0:
+        yield hours("restart", loss.restart, _loss)
+    yield hours("work between saves", loss.every, _interval)
 
 
 def _speed(file: WindowFile, factor: float) -> dict[str, Any]:
@@ -121,6 +133,12 @@ def _loss(file: WindowFile, factor: float) -> dict[str, Any]:
     if told.hours_lost is not None:
         return {"recovery": told.model_copy(update={"hours_lost": told.hours_lost * factor})}
     return {"recovery": told.model_copy(update={"restart": told.restart * factor})}
+
+
+def _interval(file: WindowFile, factor: float) -> dict[str, Any]:
+    assert file.recovery is not None
+    every = (file.recovery.checkpoint_every or 0.0) * factor
+    return {"recovery": file.recovery.model_copy(update={"checkpoint_every": every})}
 
 
 def _overhead(file: WindowFile, factor: float) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def cost_frame(answer: Mapping[str, Any], curves: Mapping[str, Any]) -> Frame:
     frame = Frame(
         title="Expected cost over the window's length",
         unit="",
-        alt=f"Expected cost over window length; the best offer is {best['days']:g} days at "
+        alt=f"Expected cost over window length; the best offer is {best['days']:.4g} days at "
         f"{best['cost']:,.0f}",
         x_ticks=axis(left, right, 8, unit=" d"),
         y_ticks=axis(low, high, 6, as_money=True),
@@ -68,7 +68,7 @@ def cost_frame(answer: Mapping[str, Any], curves: Mapping[str, Any]) -> Frame:
         frame.labels.append(Label(at, up, "", "dot"))
         if row["days"] == best["days"] and row["cost"] == best["cost"]:
             side = "halo left" if at > 70 else "halo mid" if at > 15 else "halo"
-            frame.labels.append(Label(at, max(6, up - 8), f"{row['days']:g} d, {money(row['cost'])}", side))
+            frame.labels.append(Label(at, max(6, up - 8), f"{row['days']:.4g} d, {money(row['cost'])}", side))
     return frame
 
 
@@ -124,7 +124,7 @@ def overrun_frame(answer: Mapping[str, Any], curves: Mapping[str, Any]) -> Frame
     frame = Frame(
         title="Chance of an overrun over the window's length",
         unit="",
-        alt=f"Chance of an overrun; {percent(best['p_overrun'])} at {best['days']:g} days",
+        alt=f"Chance of an overrun; {percent(best['p_overrun'])} at {best['days']:.4g} days",
         x_ticks=axis(left, right, 8, unit=" d"),
         y_ticks=[Tick(part, f"{part} %") for part in (0, 25, 50, 75, 100)],
     )
@@ -141,18 +141,18 @@ def overrun_frame(answer: Mapping[str, Any], curves: Mapping[str, Any]) -> Frame
 
 
 def regret_frame(answer: Mapping[str, Any]) -> Frame | None:
-    """What each window on sale costs over the best length of all; None where that is not known."""
+    """What each window costs over the best length of all; None where not known, or fees are below."""
     rows = [row for row in answer["windows"] if row.get("regret") is not None]
     rows = sorted(sorted(rows, key=lambda row: row["regret"])[:12], key=lambda row: row["days"])
-    if not rows or answer["continuous"] is None:
+    if not rows or answer["continuous"] is None or answer["best"]["regret"] < 0:
         return None
     top = max(row["regret"] for row in rows) * 1.2 or 1.0
     width = 100 / len(rows)
     frame = Frame(
         title="What each window costs over the best length of all",
         unit="",
-        alt="Regret by window: " + ", ".join(f"{row['days']:g} d {row['regret']:,.0f}" for row in rows),
-        x_ticks=[Tick(width * (i + 0.5), f"{row['days']:g} d") for i, row in enumerate(rows)],
+        alt="Regret by window: " + ", ".join(f"{row['days']:.4g} d {row['regret']:,.0f}" for row in rows),
+        x_ticks=[Tick(width * (i + 0.5), f"{row['days']:.4g} d") for i, row in enumerate(rows)],
         y_ticks=axis(0, top, 3, as_money=True),
         note=f"the best is {answer['continuous']['days']:.2f} d, on sale or not",
     )

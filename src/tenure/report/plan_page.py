@@ -66,7 +66,7 @@ def write_window_page(answer: Mapping[str, Any], curves: Mapping[str, Any], file
     saved = answer["on_demand"]
     more = f"p90 {money(best['cost_p90'])}, p95 {money(best['cost_p95'])}"
     tiles = [
-        Tile("buy", f"{best['days']:g} days", str(best.get("id", ""))),
+        Tile("buy", f"{best['days']:.4g} days", str(best.get("id", ""))),
         Tile("expected cost", money(best["cost"]), more),
         Tile(
             "chance of an overrun",
@@ -136,7 +136,7 @@ def _windows(answer: Mapping[str, Any]) -> Sheet:
         chosen = row["days"] == answer["best"]["days"] and row["cost"] == answer["best"]["cost"]
         cells = [word(str(row.get("id", "")))] if named else []
         cells += [
-            Cell(f"{row['days']:g}", row["days"]),
+            Cell(f"{row['days']:.4g}", row["days"]),
             Cell(money(row["cost"]), row["cost"]),
             share(row["p_overrun"]),
             Cell(f"{row['expected_overrun_days']:.3f}", row["expected_overrun_days"]),
@@ -289,7 +289,7 @@ def write_forecast_page(answer: Mapping[str, Any], curves: Mapping[str, Any], fi
     sheet = Sheet("extensions", "Extensions", columns)
     for row in answer["extensions"]:
         cells = [
-            Cell(f"{row['days']:g}", row["days"]),
+            Cell(f"{row['days']:.4g}", row["days"]),
             Cell(money(row["fee"]), row["fee"]),
             Cell(money(row["cost"]), row["cost"]),
             share(row["p_overrun"]),
