@@ -26,6 +26,7 @@ from tenure.planner.failures import (
     rate_of,
     weibull_of,
 )
+from tenure.service import fleet_plans
 from tenure.settings.errors import BadInput
 from tenure.settings.incident_file import read_incidents
 
@@ -151,3 +152,22 @@ def test_titans_gpus_age():
     assert len(rows) > 20_000
     assert found.events == failed.sum() > 1000
     assert found.verdict == "ageing"
+
+
+def test_a_goodput_plan_counts_its_log(tmp_path: Path):
+    rows = [f"{hour * 3600},n{hour % 50},{'gpu' if hour % 3 else 'nic'}" for hour in range(100)]
+    rows += [f"{hour * 4000},n7,gpu" for hour in range(30)]
+    (tmp_path / "incidents.csv").write_text("time,node,cause\n" + "\n".join(rows) + "\n")
+    plan = tmp_path / "goodput.yaml"
+    plan.write_text(
+        "failures: {log: incidents.csv, of_nodes: 100, days: 200, nodes: 1000}\nrecovery: 10m\n"
+        "checkpoint: {blocking: 20s, every: optimal}\n"
+    )
+    told = fleet_plans.goodput(plan)
+    assert told["log"]["rate"] == pytest.approx(6.5)
+    assert told["mtbf_s"] == pytest.approx(86_400 / 6.5)
+    assert told["mtbf_interval_s"]["low"] < told["mtbf_s"] < told["mtbf_interval_s"]["high"]
+    assert [lemon["node"] for lemon in told["log"]["lemons"]["nodes"]] == ["n7"]
+    plan.write_text(plan.read_text().replace("of_nodes: 100", "of_nodes: 40"))
+    with pytest.raises(BadInput, match="of_nodes"):
+        fleet_plans.goodput(plan)

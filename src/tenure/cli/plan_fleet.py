@@ -63,3 +63,17 @@ def power(file: PlanFile, json: options.Json = None) -> None:
         tables_of_fleet.power(console, answer)
 
     results.give(answer, say)
+
+
+def published(json: options.Json = None) -> None:
+    """Work published numbers of fleets out anew: reproduced, partly or not, each with its convention."""
+    from tenure.cli import screen, tables_of_fleet
+    from tenure.service import fleet_plans
+
+    results = screen.Results(json)
+    rows = fleet_plans.published()
+
+    def say(console: Console) -> None:
+        tables_of_fleet.published(console, rows)
+
+    results.give({"rows": rows}, say)

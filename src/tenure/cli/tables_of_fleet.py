@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -12,6 +12,7 @@ from rich.text import Text
 from tenure.cli.figures import NOTHING, count, duration, percent, significant
 from tenure.cli.tables import put, simple_table
 
+MOST_LEMONS = 20
 AROUND = 3  #: rows of the spare table on each side of what an answer names
 Answer = Mapping[str, Any]
 
@@ -123,6 +124,9 @@ def goodput(console: Console, answer: Answer) -> None:
         time.add_row(name, _fine(value))
     put(console, time)
     put(console, _backwards(answer["inverse"]))
+    if answer["log"]:
+        for shown in _log(answer["log"]):
+            put(console, shown)
     if answer["groups"]:
         put(console, _groups(answer))
     _end(console, answer)
@@ -202,6 +206,43 @@ def power(console: Console, answer: Answer) -> None:
     if answer["stranded"] is not None:
         console.print(f"Planning by the rated limit strands {percent(answer['stranded'])} of the supply.")
     _end(console, answer)
+
+
+def published(console: Console, rows: Sequence[Answer]) -> None:
+    """One row a published number."""
+    table = simple_table("Published numbers, worked out anew", "", ["published", "ours", "error", "", "how"])
+    table.columns[0].no_wrap = False
+    for column in table.columns[-2:]:
+        column.justify = "left"
+    table.columns[-1].no_wrap = False
+    for row in rows:
+        numbers = [
+            f"{row[key]:,.4g}" if row[key] < 10_000 else count(row[key]) for key in ("published", "ours")
+        ]
+        unit = f" {row['unit']}" if row["unit"] else ""
+        cells = (numbers[0] + unit, numbers[1] + unit, f"{row['error']:+.1%}", row["verdict"])
+        table.add_row(f"{row['what']} ({row['source']})", *cells, row["how"])
+    put(console, table)
+
+
+def _log(log: Answer) -> list[Table]:
+    """Causes with their rates, and nodes that fail more than chance lets them."""
+    whole = f"{log['rate']:.3g} ({log['low']:.3g} to {log['high']:.3g}) failures per 1,000 node-days"
+    causes = simple_table(f"The log: {whole}", "cause", ["events", "share", "rate", "95 % from", "to"])
+    for row in log["causes"]:
+        bounds = (f"{row[key]:.3g}" for key in ("rate", "low", "high"))
+        causes.add_row(row["cause"], count(row["events"]), percent(row["share"]), *bounds)
+    lemons = log["lemons"]
+    if not lemons["nodes"]:
+        return [causes]
+    title = (
+        f"Lemon nodes: {percent(lemons['of_nodes'])} of nodes, {percent(lemons['of_events'])} of failures; "
+        f"without them the rate is × {lemons['rate_without']:.2f}"
+    )
+    table = simple_table(title, "node", ["failures", "usual"])
+    for row in lemons["nodes"][:MOST_LEMONS]:
+        table.add_row(row["node"], count(row["events"]), significant(row["expected"]))
+    return [causes, table]
 
 
 def _times(value: float) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tenure.planner import goodput, save_interval
+from tenure.planner.failures import by_cause, lemons_of, rate_of
 from tenure.planner.goodput import CONVENTIONS, EXACT, MEANING, WALL, Run, Saves
 from tenure.planner.groups import ASSUMES, Groups, stall_that_pays, synchronous
-from tenure.settings.goodput_file import GoodputFile
+from tenure.settings.goodput_file import GoodputFile, counted
 
 DAY_S = 86_400.0
 
@@ -17,6 +19,39 @@ GROUP_MEANING = {
     "renewal": "M/(M + L): M is uptime between failures",
     "overlap": "exp(-L/M): failures by chance, stalls and absences overlap",
 }
+
+
+@dataclass(frozen=True)
+class Log:
+    """Incidents counted by cause and by node, over `days` on `of_nodes` nodes."""
+
+    causes: Mapping[str, int]
+    nodes: Mapping[str, int]
+    of_nodes: int
+    days: float
+
+    @property
+    def events(self) -> int:
+        """All incidents."""
+        return sum(self.causes.values())
+
+    def told(self) -> dict[str, Any]:
+        """Rates per 1,000 node-days with their intervals, causes and lemon nodes."""
+        node_days = self.of_nodes * self.days
+        lemons = lemons_of(self.nodes, self.of_nodes)
+        return {
+            **rate_of(self.events, node_days)._asdict(),
+            "causes": [
+                {"cause": cause.name, "share": cause.share, **cause.measured._asdict()}
+                for cause in by_cause(self.causes, node_days)
+            ],
+            "lemons": {
+                "nodes": [lemon._asdict() for lemon in lemons.found],
+                "of_nodes": lemons.of_nodes,
+                "of_events": lemons.of_events,
+                "rate_without": lemons.rate_without,
+            },
+        }
 
 
 def run_of(file: GoodputFile) -> Run:
@@ -32,8 +67,12 @@ def groups_of(file: GoodputFile) -> Groups | None:
     return None if told is None else Groups(told.count, told.stall, told.away, told.penalty)
 
 
-def plan_goodput(file: GoodputFile) -> dict[str, Any]:
-    """The keys of the plan's JSON."""
+def plan_goodput(file: GoodputFile, log: Log | None = None) -> dict[str, Any]:
+    """The keys of the plan's JSON. `log`: what the file's log of incidents counts."""
+    told_of_log = None
+    if log is not None:
+        told_of_log = log.told()
+        file = counted(file, log.events)
     run = run_of(file)
     groups = groups_of(file)
     ettr = {name: run.ettr(name) for name in CONVENTIONS}
@@ -50,10 +89,25 @@ def plan_goodput(file: GoodputFile) -> dict[str, Any]:
         "inverse": _inverse(file, run),
         "groups": None if groups is None else _of_groups(groups, run.mtbf),
         "groups_against_synchronous": None if groups is None else _against(groups, run),
+        "log": told_of_log,
+        "mtbf_interval_s": _interval(file, log),
         "warnings": _warnings(file, run, groups),
         "conventions": _conventions(groups),
     }
     return told
+
+
+def _interval(file: GoodputFile, log: Log | None) -> dict[str, float] | None:
+    """Where failures were counted, what their number leaves open: 95 % of what is believed."""
+    told = file.failures
+    if log is not None and told is not None and told.nodes is not None:
+        measured = rate_of(log.events, log.of_nodes * log.days)
+        per_day = told.nodes / 1000.0
+    elif told is not None and told.events is not None and told.days is not None:
+        measured, per_day = rate_of(told.events, told.days), 1.0 / 1000.0
+    else:
+        return None
+    return {"low": DAY_S / (measured.high * per_day), "high": DAY_S / (measured.low * per_day)}
 
 
 def intervals(run: Run) -> dict[str, float]:

@@ -149,8 +149,9 @@ def _racks_down(
     if fleet.common is not None:
         n = rng.poisson(span / fleet.common.mtbf)
         at, wait = rng.random(n) * span, fleet.common.repairs(rng, n)
-        hit = np.concatenate([rng.permutation(fleet.racks)[: fleet.common_racks] for _ in range(n)] or [[]])
-        of.append(hit.astype(np.int64))
+        none = np.empty(0, np.int64)
+        hit = np.concatenate([none, *(rng.permutation(fleet.racks)[: fleet.common_racks] for _ in range(n))])
+        of.append(hit)
         begins.append(np.repeat(at, fleet.common_racks))
         ends.append(np.repeat(np.minimum(at + wait, span), fleet.common_racks))
         weights.append(np.full(len(hit), fleet.trays + 1.0))
