@@ -287,6 +287,17 @@ def test_alternatives_do_the_same_work_and_mind_the_width():
     assert all(row["per_rack"] == 64 for row in wide)
 
 
+def test_a_mission_can_be_played_beside_the_formulas():
+    times = {"tray_mtbf": "308d", "tray_mttr": "24h", "rack_mtbf": "60d", "rack_mttr": "12h"}
+    told = answer(unavailability=times, confidence=0.9, mission="54d", play={"draws": 500, "seed": 1})
+    for row in told["played"]:
+        assert row["p_ok"] == pytest.approx(row["p_ok_formula"], abs=0.005)
+        assert row["p_no_shortage"] == pytest.approx(row["p_no_shortage_formula"], abs=0.1)
+    assert [row["spare"] for row in told["played"]] == [told["racks"]["spare"], told["mission"]["spare"]]
+    with pytest.raises(BadInput, match="one zone"):
+        answer(unavailability=times, mission="54d", zones=4, play={})
+
+
 def test_few_failures_seen_leave_the_count_open():
     rows = answer(mttr="12h", seen={"events": 9, "rack_days": 600})["over_q"]
     assert [row["spare"] for row in rows] == sorted(row["spare"] for row in rows)
@@ -311,6 +322,9 @@ def test_few_failures_seen_leave_the_count_open():
         ({"mission": "54d"}, "mttr"),
         ({"zones": 3}, "zones"),
         ({"zones": 4, "crews": 3}, "crews"),
+        ({"play": {}}, "mission"),
+        ({"play": {}, "mission": "54d", "mttr": "8h"}, "unavailability"),
+        ({"play": {"draws": 1}}, "play.draws"),
         ({"crews": 3}, "crews"),
         ({"bought": 32_768}, "bought"),
         ({"job": {"gpus": 0, "per_rack": 64}}, "job.gpus"),

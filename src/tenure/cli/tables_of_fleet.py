@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -51,6 +52,16 @@ def spares(console: Console, answer: Answer) -> None:
             spare = "no number" if row["spare"] is None else count(row["spare"])
             over.add_row(percent(row["quantile"]), _fine(row["rack_unavailability"]), spare)
         put(console, over)
+    if answer["played"]:
+        played = simple_table(
+            f"Played, {count(answer['played'][0]['draws'])} missions",
+            "spare",
+            ["enough at an instant", "formula", "no shortage", "formula"],
+        )
+        for row in answer["played"]:
+            keys = ("p_ok", "p_ok_formula", "p_no_shortage", "p_no_shortage_formula")
+            played.add_row(count(row["spare"]), *(_fine(row[key]) for key in keys))
+        put(console, played)
     if answer["bought_covers"]:
         put(console, _covers(answer["bought_covers"]))
     _end(console, answer)
@@ -259,6 +270,8 @@ def _fine(part: float | None) -> str:
     missing, digits = 100 - value, 2
     while digits < 6 and min(missing, value) < 10 ** (1 - digits) * 2:
         digits += 1
+    if value > 99:  # never rounded up to all
+        value = math.floor(value * 10**digits) / 10**digits
     return f"{value:.{digits}f} %"
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from scipy import special
 
+from tenure.planner.play_fleet import Part, PlayedFleet, draws
 from tenure.planner.racks import CommonCause, Rack, Zone
 from tenure.planner.spares import (
     Fleet,
@@ -97,6 +99,7 @@ def plan_spares(file: SparesFile, *, name: str = "plan") -> dict[str, Any]:
         "over_q": _over_q(file, rack),
         "bought_covers": _covers(file, fleet),
         "cost": _cost(file, bought, spare),
+        "played": _played(file, fleet, sorted({spare, mission["spare"] if mission else spare})),
     }
     told["warnings"] = _warnings(file, told, fleet)
     told["conventions"] = CONVENTIONS
@@ -197,6 +200,37 @@ def _covers(file: SparesFile, fleet: Fleet) -> dict[str, Any] | None:
         else None,
         "at": [{"confidence": c, "rack_unavailability": covered(fleet, spare, c)} for c in CONFIDENCES],
     }
+
+
+def _played(file: SparesFile, fleet: Fleet, spares: list[int]) -> list[dict[str, Any]] | None:
+    """The mission played draw by draw with so many spares, beside what the formulas say."""
+    told, down = file.play, file.unavailability
+    if told is None or file.mission is None or file.rack_mttr_s is None:
+        return None
+    tray, whole = (Part(getattr(down, f"{w}_mtbf"), getattr(down, f"{w}_mttr")) for w in ("tray", "rack"))
+    common, common_racks = None, 0
+    if file.common_cause is not None:
+        common = Part(YEAR_S / file.common_cause.per_year, file.common_cause.mttr)
+        common_racks = file.common_cause.racks
+    rack, found = rack_of(file), []
+    for spare in spares:
+        played = PlayedFleet(
+            fleet.active + spare, fleet.active, rack.trays, rack.needed, tray, whole, common, common_racks
+        )
+        drawn = list(draws(told.seed, played, None, file.mission, told.draws))
+        short = np.array([draw.short for draw in drawn])
+        found.append(
+            {
+                "spare": spare,
+                "draws": told.draws,
+                "p_ok": 1.0 - float(short.mean()),
+                "p_ok_error": float(short.std(ddof=1)) / told.draws**0.5,
+                "p_ok_formula": fleet.p_ok(spare),
+                "p_no_shortage": float((short == 0).mean()),
+                "p_no_shortage_formula": fleet.p_no_shortage(spare, file.mission, file.rack_mttr_s),
+            }
+        )
+    return found
 
 
 def _cost(file: SparesFile, bought: int, spare: int) -> dict[str, float] | None:

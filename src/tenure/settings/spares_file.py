@@ -89,6 +89,13 @@ class SeenRacksFile(Checked):
     rack_days: Positive
 
 
+class PlayFile(Checked):
+    """The whole fleet played failure by failure, beside the formulas."""
+
+    draws: Annotated[int, BeforeValidator(whole(10, 100_000, "a whole number of draws"))] = 200
+    seed: Annotated[int, BeforeValidator(whole(0, 2**63 - 1))] = 7
+
+
 class SparesPricesFile(Checked):
     per_gpu: Price
 
@@ -107,6 +114,7 @@ class SparesFile(Checked):
     seen: SeenRacksFile | None = None
     bought: Gpus | None = None
     prices: SparesPricesFile | None = None
+    play: PlayFile | None = None
 
     @property
     def rack_mttr_s(self) -> float | None:
@@ -153,6 +161,8 @@ def spares_file_of(raw: Any, *, file: str = "plan") -> SparesFile:
     for key in ("mission", "seen"):
         if getattr(plan, key) is not None and plan.rack_mttr_s is None:
             raise BadInput(file, "mttr", "nothing", f"the mean repair time of a rack: {key} needs it")
+    if plan.play is not None:
+        _check_play(plan, file)
     if plan.bought is not None and plan.bought // rack.gpus < plan.active:
         raise BadInput(
             file,
@@ -161,3 +171,15 @@ def spares_file_of(raw: Any, *, file: str = "plan") -> SparesFile:
             f"at least the {plan.active} racks the job runs on ({plan.active * rack.gpus} GPUs)",
         )
     return plan
+
+
+def _check_play(plan: SparesFile, file: str) -> None:
+    down = plan.unavailability
+    if plan.mission is None:
+        raise BadInput(file, "mission", "nothing", "a length: play needs one")
+    if down.tray_mtbf is None or down.rack_mtbf is None:
+        allowed = "tray_mtbf, tray_mttr, rack_mtbf and rack_mttr: play needs times, not parts of the time"
+        raise BadInput(file, "unavailability", "parts of the time", allowed)
+    if plan.zones > 1 or plan.crews is not None:
+        found = "several zones" if plan.zones > 1 else "few crews"
+        raise BadInput(file, "play", found, "one zone with unlimited repair: others are not played")
