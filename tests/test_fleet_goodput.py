@@ -276,6 +276,25 @@ def test_a_plan_asked_backwards_answers_in_its_own_units():
     known(again["ettr"]["exact"], 0.95, 1e-9)
 
 
+def test_a_store_says_how_long_saves_and_reloads_take_and_a_size_how_long_a_restart():
+    store = {"gb": 2300, "gb_per_s": 57.5}
+    told = answer(mtbf="3h", recovery="4m", checkpoint={"every": "20m"}, store=store)
+    assert (told["blocking_s"], told["persist_s"], told["recovery_s"]["reload"]) == (40, 0, 40)
+    told = answer(
+        mtbf="3h",
+        recovery="4m",
+        checkpoint={"blocking": "1s", "every": "20m"},
+        store={**store, "background": True},
+        restart={"takes": "17s", "at_gpus": 16_384, "gpus": 98_304},
+    )
+    assert (told["blocking_s"], told["persist_s"]) == (1, 40)
+    known(told["recovery_s"]["restart"], 200, 0.01)  # 17 s at 16 thousand, 200 s at 98: published
+    known(
+        told["ettr"]["exact"],
+        Run(10_800, 240 + 40 + told["recovery_s"]["restart"], Saves(1, 1200, 40)).ettr(),
+    )
+
+
 def test_groups_pay_up_to_a_stall():
     groups = Groups(12, 3, 10)
     edge = stall_that_pays(10, groups)
@@ -300,6 +319,9 @@ def test_groups_pay_up_to_a_stall():
         ({"groups": {"count": 12, "stall": "10m", "away": "3m"}}, "groups"),
         ({"groups": {"count": 1, "stall": "1m", "away": "3m"}}, "groups.count"),
         ({"convention": "best"}, "convention"),
+        ({"checkpoint": {**SAVES}, "store": {"gb": 10, "gb_per_s": 1}}, "checkpoint.blocking"),
+        ({"checkpoint": {"every": "9m"}}, "checkpoint.blocking"),
+        ({"store": {"gb": 10, "gb_per_s": 0}}, "store.gb_per_s"),
         ({"target": 1}, "target"),
         ({"target": "nan"}, "target"),
         ({"mbtf": "18m"}, "mbtf"),

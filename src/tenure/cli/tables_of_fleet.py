@@ -140,6 +140,7 @@ def goodput(console: Console, answer: Answer) -> None:
             put(console, shown)
     if answer["groups"]:
         put(console, _groups(answer))
+        put(console, _map(answer["groups_against_synchronous"]["map"]))
     _end(console, answer)
 
 
@@ -169,6 +170,13 @@ def _groups(answer: Answer) -> Table:
     table.caption = "Groups pay " + (
         "with no stall." if pays is None else f"with stalls below {duration(pays)}."
     )
+    return table
+
+
+def _map(rows: Sequence[Answer]) -> Table:
+    table = simple_table("Where groups win", "groups", ["with stalls below", "works (wall)"])
+    for row in rows:
+        table.add_row(count(row["count"]), duration(row["pays_below_stall_s"]), _fine(row["wall"]))
     return table
 
 

@@ -14,6 +14,7 @@ from tenure.settings.goodput_file import GoodputFile, counted
 
 DAY_S = 86_400.0
 
+COUNTS = (2, 4, 8, 12, 16, 32, 64)  #: of groups, on the map of where they win
 GROUP_MEANING = {
     "wall": "1 - L/M: M is wall time between failures",
     "renewal": "M/(M + L): M is uptime between failures",
@@ -55,10 +56,10 @@ class Log:
 
 
 def run_of(file: GoodputFile) -> Run:
-    """The job of a file, in seconds. Time in a queue counts as recovery."""
+    """The job of a file, in seconds. Time in a queue, restart and reload count as recovery."""
     told = file.checkpoint
-    saves = Saves() if told is None else Saves(told.blocking, told.every, told.persist)
-    return Run(file.mtbf_s, file.recovery + file.queue, saves)
+    saves = Saves() if told is None else Saves(file.blocking_s, told.every, file.persist_s)
+    return Run(file.mtbf_s, sum(file.recovery_parts_s.values()), saves)
 
 
 def groups_of(file: GoodputFile) -> Groups | None:
@@ -85,6 +86,9 @@ def plan_goodput(file: GoodputFile, log: Log | None = None) -> dict[str, Any]:
         "every_s": run.every,
         "lost_with_failure_s": run.lost_with_failure * run.mtbf,
         "failures_per_day": DAY_S / run.mtbf,
+        "recovery_s": file.recovery_parts_s,
+        "blocking_s": run.saves.blocking,
+        "persist_s": run.saves.persist,
         "time": _time(file, run),
         "inverse": _inverse(file, run),
         "groups": None if groups is None else _of_groups(groups, run.mtbf),
@@ -139,10 +143,11 @@ def _inverse(file: GoodputFile, run: Run) -> dict[str, Any]:
     mtbf = goodput.mtbf_for(run, file.target, file.convention)
     recovery = goodput.recovery_for(run, file.target, file.convention)
     nodes = file.failures.nodes if file.failures else None
+    others = run.recovery - file.recovery
     return {
         "target": file.target,
         "blocking_s": goodput.blocking_for(run, file.target, file.convention),
-        "recovery_s": None if recovery is None or recovery < file.queue else recovery - file.queue,
+        "recovery_s": None if recovery is None or recovery < others else recovery - others,
         "mtbf_s": mtbf,
         "per_1000_node_days": DAY_S * 1000.0 / (mtbf * nodes) if mtbf and nodes else None,
     }
@@ -164,6 +169,12 @@ def _against(groups: Groups, run: Run) -> dict[str, Any]:
         "synchronous": _of_groups(whole, run.mtbf),
         "loss_s": {"groups": groups.loss, "synchronous": whole.loss},
         "pays_below_stall_s": pays if pays > 0 else None,
+        "map": [
+            {"count": count, "pays_below_stall_s": max(0.0, edge), "wall": other.wall(run.mtbf)}
+            for count in COUNTS
+            for other in [replace(groups, count=count)]
+            for edge in [stall_that_pays(run.recovery, other)]
+        ],
     }
 
 
@@ -209,7 +220,8 @@ def _conventions(groups: Groups | None) -> dict[str, str]:
         "interval_s, every_s": "useful work between two saves, the save itself not in it",
         "time": "exact model; queue is the part of recovery spent waiting for nodes",
         "persist": "added to recovery: work redone because the newest save was not yet usable",
-        "inverse": "each alone, all else as it is; the interval chosen anew where it is optimal",
+        "inverse": "each alone, all else as it is (queue, restart and reload too); the interval chosen anew "
+        "where it is optimal",
     }
     if groups is not None:
         told |= {f"groups.{name}": meaning for name, meaning in GROUP_MEANING.items()}

@@ -8,8 +8,17 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, model_validator
 
 from tenure.settings.errors import BadInput, Checked, checked
-from tenure.settings.plan_units import MOST_NODES, OpenPart, Part, Positive, Seconds, SomeSeconds, seconds
-from tenure.settings.units import Text, whole
+from tenure.settings.plan_units import (
+    MOST_NODES,
+    NotNegative,
+    OpenPart,
+    Part,
+    Positive,
+    Seconds,
+    SomeSeconds,
+    seconds,
+)
+from tenure.settings.units import Flag, Text, whole
 from tenure.settings.yaml_file import read_yaml
 
 RATE = (
@@ -19,6 +28,7 @@ RATE = (
 SHAPES = ({"per_1000_node_days", "nodes"}, {"events", "days"}, {"log", "of_nodes", "days", "nodes"})
 MOST_GROUPS = 100_000
 Nodes = Annotated[int, BeforeValidator(whole(1, MOST_NODES, "a whole number of nodes"))]
+Gpus = Annotated[int, BeforeValidator(whole(1, 100_000_000, "a whole number of GPUs"))]
 GroupCount = Annotated[int, BeforeValidator(whole(2, MOST_GROUPS, "a whole number of groups"))]
 
 
@@ -65,7 +75,9 @@ def _every(value: Any) -> float | None:
 
 
 class SavesFile(Checked):
-    blocking: Seconds
+    """`blocking` may be left out where `store` says how long a save takes."""
+
+    blocking: Seconds | None = None
     every: Annotated[float | None, BeforeValidator(_every)]
     persist: Seconds = 0.0
 
@@ -83,11 +95,43 @@ class GroupsFile(Checked):
         return self
 
 
+class StoreFile(Checked):
+    """A checkpoint of `gb` and the bandwidth that all hosts share: how long a save and a reload take.
+
+    `background`: saves block only for `checkpoint.blocking`, and are usable once they are stored.
+    """
+
+    gb: Positive
+    gb_per_s: Positive
+    background: Flag = False
+
+    @property
+    def seconds(self) -> float:
+        """To store or to load one checkpoint."""
+        return self.gb / self.gb_per_s
+
+
+class RestartFile(Checked):
+    """Restart of `gpus` from what it `takes` on `at_gpus`: 17 s at 16,384 and 200 s at 98,304 give 1.38."""
+
+    takes: Seconds
+    at_gpus: Gpus
+    gpus: Gpus
+    exponent: NotNegative = 1.38
+
+    @property
+    def seconds(self) -> float:
+        """At the job's size."""
+        return float(self.takes * (self.gpus / self.at_gpus) ** self.exponent)
+
+
 class GoodputFile(Checked):
     mtbf: SomeSeconds | None = None
     failures: JobFailuresFile | None = None
     recovery: Seconds
     queue: Seconds = 0.0
+    restart: RestartFile | None = None
+    store: StoreFile | None = None
     checkpoint: SavesFile | None = None
     groups: GroupsFile | None = None
     convention: Literal["exact", "renewal", "first_order", "wall"] = "exact"
@@ -101,6 +145,30 @@ class GoodputFile(Checked):
         assert self.failures is not None
         return self.failures.mtbf_s
 
+    @property
+    def recovery_parts_s(self) -> dict[str, float]:
+        """What recovery is made of, in seconds."""
+        parts = {"recovery": self.recovery, "queue": self.queue}
+        if self.restart is not None:
+            parts["restart"] = self.restart.seconds
+        if self.store is not None:
+            parts["reload"] = self.store.seconds
+        return parts
+
+    @property
+    def blocking_s(self) -> float:
+        """What one save blocks."""
+        told = self.checkpoint
+        if told is not None and told.blocking is not None:
+            return told.blocking
+        return self.store.seconds if self.store is not None else 0.0
+
+    @property
+    def persist_s(self) -> float:
+        """How much older than its save the newest usable one is."""
+        stored = self.store.seconds if self.store is not None and self.store.background else 0.0
+        return stored + (self.checkpoint.persist if self.checkpoint is not None else 0.0)
+
 
 def read_goodput_file(path: Path) -> GoodputFile:
     """The plan of a file; BadInput where it is wrong."""
@@ -113,6 +181,12 @@ def goodput_file_of(raw: Any, *, file: str = "plan") -> GoodputFile:
     if (plan.mtbf is None) == (plan.failures is None):
         found = "nothing" if plan.mtbf is None else "both mtbf and failures"
         raise BadInput(file, "mtbf", found, f"either mtbf of the whole job, or failures: {RATE}")
+    saves, store = plan.checkpoint, plan.store
+    if saves is not None and saves.blocking is None and (store is None or store.background):
+        raise BadInput(file, "checkpoint.blocking", "nothing", "what one save blocks, a duration such as 20s")
+    if saves is not None and saves.blocking is not None and store is not None and not store.background:
+        allowed = "store.background: true with it, or no blocking: the store says how long a save takes"
+        raise BadInput(file, "checkpoint.blocking", f"{saves.blocking:g} s beside a store", allowed)
     return plan
 
 
