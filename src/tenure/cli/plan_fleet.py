@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PlanFile = Annotated[Path, typer.Argument(metavar="FILE", help="The plan's file, YAML.")]
 
 
-def spares(file: PlanFile, json: options.Json = None) -> None:
+def spares(file: PlanFile, json: options.Json = None, report: options.Report = None) -> None:
     """Say how many racks to buy so that a job keeps its shape: at an instant, and through a whole mission.
 
     Racks of trays that hold some back, spare racks by confidence, zones, repair crews; the spares of the most
@@ -24,8 +24,8 @@ def spares(file: PlanFile, json: options.Json = None) -> None:
     from tenure.cli import screen, tables_of_fleet
     from tenure.service import fleet_plans
 
-    results = screen.Results(json, inputs=(file,))
-    answer = fleet_plans.spares(file)
+    results = screen.Results(json, report, inputs=(file,))
+    answer = fleet_plans.spares(file, report)
 
     def say(console: Console) -> None:
         tables_of_fleet.spares(console, answer)
@@ -33,7 +33,7 @@ def spares(file: PlanFile, json: options.Json = None) -> None:
     results.give(answer, say)
 
 
-def goodput(file: PlanFile, json: options.Json = None) -> None:
+def goodput(file: PlanFile, json: options.Json = None, report: options.Report = None) -> None:
     """Say what part of its time a job that fails and saves works, by each of four named conventions.
 
     How often it should save, where its time goes, what groups that recover apart would give, and backwards:
@@ -42,8 +42,8 @@ def goodput(file: PlanFile, json: options.Json = None) -> None:
     from tenure.cli import screen, tables_of_fleet
     from tenure.service import fleet_plans
 
-    results = screen.Results(json, inputs=(file,))
-    answer = fleet_plans.goodput(file)
+    results = screen.Results(json, report, inputs=(file,))
+    answer = fleet_plans.goodput(file, report)
 
     def say(console: Console) -> None:
         tables_of_fleet.goodput(console, answer)
@@ -51,13 +51,13 @@ def goodput(file: PlanFile, json: options.Json = None) -> None:
     results.give(answer, say)
 
 
-def power(file: PlanFile, json: options.Json = None) -> None:
+def power(file: PlanFile, json: options.Json = None, report: options.Report = None) -> None:
     """Say how many accelerators at which power limit a site feeds, and which limit gives the most work."""
     from tenure.cli import screen, tables_of_fleet
     from tenure.service import fleet_plans
 
-    results = screen.Results(json, inputs=(file,))
-    answer = fleet_plans.power(file)
+    results = screen.Results(json, report, inputs=(file,))
+    answer = fleet_plans.power(file, report)
 
     def say(console: Console) -> None:
         tables_of_fleet.power(console, answer)

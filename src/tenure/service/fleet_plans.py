@@ -5,41 +5,64 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tenure.planner.fleet_curves import goodput_curves, power_curves
 from tenure.planner.plan_goodput import Log, plan_goodput
 from tenure.planner.plan_power import plan_power
 from tenure.planner.plan_spares import plan_spares
 from tenure.planner.published import rows
+from tenure.report.fleet_page import write_goodput_page, write_power_page, write_spares_page
+from tenure.service.outputs import placed
 from tenure.settings.errors import BadInput
-from tenure.settings.goodput_file import read_goodput_file
+from tenure.settings.goodput_file import GoodputFile, counted, read_goodput_file
 from tenure.settings.incident_file import read_incidents
 from tenure.settings.power_file import read_power_file
 from tenure.settings.spares_file import read_spares_file
 
 
-def goodput(path: Path) -> dict[str, Any]:
-    """What part of its time a job works. BadInput where the file is wrong."""
+def goodput(path: Path, page: Path | None = None) -> dict[str, Any]:
+    """What part of its time a job works. BadInput where the file is wrong. `page`: HTML to write."""
     file = read_goodput_file(path)
-    if file.failures is None or file.failures.log is None:
-        return plan_goodput(file)
+    log = None if file.failures is None or file.failures.log is None else _log(file, path)
+    answer = plan_goodput(file, log)
+    if page is not None:
+        with placed(page) as draft:
+            known = file if log is None else counted(file, log.events)
+            write_goodput_page(answer, goodput_curves(known), draft)
+    return answer
+
+
+def _log(file: GoodputFile, path: Path) -> Log:
+    """The incidents of the log that a file names."""
     told = file.failures
-    log = path.parent / file.failures.log
+    assert told is not None
+    assert told.log is not None
+    log = path.parent / told.log
     incidents = read_incidents(log)
     nodes = incidents.of_nodes()
     if told.of_nodes is not None and len(nodes) > told.of_nodes:
         raise BadInput(str(path), "failures.of_nodes", f"{told.of_nodes}", f"the {len(nodes)} nodes of {log}")
     assert told.of_nodes is not None
     assert told.days is not None
-    return plan_goodput(file, Log(incidents.of_causes(), nodes, told.of_nodes, told.days))
+    return Log(incidents.of_causes(), nodes, told.of_nodes, told.days)
 
 
-def spares(path: Path) -> dict[str, Any]:
+def spares(path: Path, page: Path | None = None) -> dict[str, Any]:
     """What to buy so that a job keeps its shape. BadInput where the file is wrong or spares are no answer."""
-    return plan_spares(read_spares_file(path), name=str(path))
+    answer = plan_spares(read_spares_file(path), name=str(path))
+    if page is not None:
+        with placed(page) as draft:
+            write_spares_page(answer, draft)
+    return answer
 
 
-def power(path: Path) -> dict[str, Any]:
+def power(path: Path, page: Path | None = None) -> dict[str, Any]:
     """Accelerators and limit under a supply. BadInput where the file is wrong or asks past its curve."""
-    return plan_power(read_power_file(path), name=str(path))
+    file = read_power_file(path)
+    answer = plan_power(file, name=str(path))
+    if page is not None:
+        with placed(page) as draft:
+            write_power_page(answer, power_curves(file), draft)
+    return answer
 
 
 def published() -> list[dict[str, Any]]:

@@ -1,0 +1,225 @@
+"""One page about a fleet plan: the answer, the curves it is a point of, its table, its conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tenure.report.frames import Frame, Label, Mark, Tick, line, nice_step, percent, scale, seconds
+from tenure.report.page import write_page
+from tenure.report.sheets import Cell, Column, Row, Sheet, duration, figure, share, word
+
+Answer = Mapping[str, Any]
+FIRST, SECOND = "var(--c1, #2a78d6)", "var(--c2, #c2571a)"
+
+
+@dataclass(frozen=True)
+class Tile:
+    name: str
+    value: str
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of the page; what is empty is left out."""
+
+    id: str
+    title: str
+    about: Sequence[str] = ()
+    frames: Sequence[Frame] = ()
+    sheets: Sequence[Sheet] = ()
+    facts: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of a chart."""
+
+    name: str
+    y: ArrayLike
+    colour: str
+
+
+def chart(
+    title: str, unit: str, x: ArrayLike, curves: Sequence[Curve], *, alt: str, dot: tuple[float, float] | None
+) -> Frame:
+    """Lines over one axis, with a dot at the answer."""
+    across = np.asarray(x, float)
+    values = [np.asarray(curve.y, float) for curve in curves]
+    low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
+    room = 0.06 * (high - low or abs(high) or 1.0)
+    low, high = low - room, high + 2.5 * room  # the unit stands in the upper corner
+    left, right = float(across[0]), float(across[-1])
+    frame = Frame(title, unit, alt, _ticks(left, right, 7), _ticks(low, high, 6))
+    for curve, value in zip(curves, values):
+        path = line(scale(across, left, right), scale(value, low, high))
+        frame.marks.append(Mark(path, "line", curve.colour))
+    if len(curves) == 2:  # named where they lie farthest apart
+        few = len(across) // 6
+        place = few + int(np.argmax(np.abs(values[0] - values[1])[few : 4 * few]))
+        upper = values[0][place] >= values[1][place]
+        for curve, value, above in zip(curves, values, (upper, not upper)):
+            y_at = 100 * float(value[place] - low) / (high - low) + (6 if above else -6)
+            x_at = 100 * float(across[place] - left) / (right - left)
+            frame.labels.append(Label(min(max(x_at, 12), 85), y_at, curve.name, "mid halo"))
+    if dot is not None:
+        x_at, y_at = 100 * (dot[0] - left) / (right - left), 100 * (dot[1] - low) / (high - low)
+        frame.labels.append(Label(x_at, y_at, "", "dot"))
+    return frame
+
+
+def _ticks(low: float, high: float, at_most: int) -> list[Tick]:
+    step = nice_step(high - low, at_most)
+    values = np.arange(np.ceil(low / step - 1e-9) * step + 0.0, high + step * 1e-6, step)
+    return [Tick(100 * float(v - low) / (high - low), f"{float(v):.10g}") for v in values]
+
+
+def write_spares_page(answer: Answer, file: Path) -> None:
+    """The page of `plan spares`."""
+    racks, gpus, mission, optimum = (answer[key] for key in ("racks", "gpus", "mission", "optimum"))
+    tiles = [
+        Tile("buy", f"{racks['total']:,} racks", f"{gpus['bought']:,} GPUs for {gpus['job']:,}"),
+        Tile(
+            "spare, at an instant", f"{racks['spare']:,}", f"enough {percent(answer['p_ok'], 3)} of the time"
+        ),
+    ]
+    if mission:
+        more = f"no shortage with {percent(mission['p_no_shortage'], 3)}"
+        tiles.append(Tile("spare, for the mission", f"{mission['spare']:,}", more))
+    tiles.append(
+        Tile(
+            "most work per rack",
+            f"{optimum['spare']:,}",
+            f"productive {percent(optimum['productive_share'])}",
+        )
+    )
+    rows = answer["table"]
+    spare = [row["spare"] for row in rows]
+    lacking = np.log10(np.maximum([1 - row["p_ok"] for row in rows], 1e-12))
+    at = next(i for i, row in enumerate(rows) if row["spare"] == racks["spare"])
+    best = (optimum["spare"], optimum["productive_share"])
+    frames = [
+        chart(
+            "Chance of a shortage at an instant, over spare racks", "power of ten", spare, [Curve("", lacking, FIRST)],
+            alt="How the chance of a shortage falls with spare racks", dot=(spare[at], float(lacking[at])),
+        ),
+        chart(
+            "Productive share of racks bought, over spare racks", "part", spare,
+            [Curve("", [row["productive_share"] for row in rows], FIRST)],
+            alt="Work per rack bought over spare racks: steep below its best, flat above", dot=best,
+        ),
+    ]  # fmt: skip
+    columns = ["held", "used", "q", "active", "spare", "GPUs bought", "more than the job"]
+    alternatives = Sheet("alternatives", "The same job, held per rack", [Column(name) for name in columns])
+    for row in answer["alternatives"]:
+        cells = [figure(row["held"]), figure(row["per_rack"]), Cell(percent(row["rack_unavailability"], 3))]
+        cells += [
+            figure(row["active"], 6),
+            figure(row["spare"]),
+            figure(row["bought"], 6),
+            share(row["of_bought"]),
+        ]
+        alternatives.rows.append(Row(cells))
+    parts = [
+        Part("curves", "What spares do", frames=frames),
+        Part("others", "Other racks", sheets=[alternatives]),
+    ]
+    _write(file, "Spares", answer, tiles, parts)
+
+
+def write_goodput_page(answer: Answer, curves: Answer, file: Path) -> None:
+    """The page of `plan goodput`. `curves`: as `planner.fleet_curves` makes them."""
+    leading = answer["convention"]
+    tiles = [
+        Tile("works", percent(answer["goodput"]), f"of its time, by {leading}"),
+        Tile("stops", f"{answer['failures_per_day']:.3g} a day", f"every {seconds(answer['mtbf_s'])}"),
+        Tile("saves every", seconds(answer["every_s"]), "of work"),
+        Tile("a stop costs", seconds(answer["lost_with_failure_s"]), "on average"),
+    ]
+    minutes = curves["every_s"] / 60
+
+    def lines(key: str) -> list[Curve]:
+        names = zip(curves[key].items(), (FIRST, SECOND))
+        return [Curve(name.replace("_", " "), values, colour) for (name, values), colour in names]
+
+    frames = [
+        chart(
+            "Works, over the minutes of work between saves", "part", minutes, lines("over_every"),
+            alt="Productive part of time over the interval between saves",
+            dot=(answer["every_s"] / 60, answer["ettr"]["exact"]) if answer["every_s"] else None,
+        ),
+        chart(
+            "Works, over the minutes of a recovery", "part", curves["recovery_s"] / 60, lines("over_recovery"),
+            alt="Productive part of time over the length of a recovery",
+            dot=(sum(answer["recovery_s"].values()) / 60, answer["ettr"]["exact"]),
+        ),
+    ]  # fmt: skip
+    by = Sheet("by", "By convention", [Column("", text=True), Column("works"), Column("counts", text=True)])
+    for name, value in answer["ettr"].items():
+        by.rows.append(Row([word(name), share(value), word(answer["conventions"][f"ettr.{name}"])]))
+    time = Sheet("time", "Where the time goes (exact)", [Column("", text=True), Column("part")])
+    time.rows += [Row([word(name), share(value)]) for name, value in answer["time"].items()]
+    parts = [
+        Part("curves", "What would change it", frames=frames),
+        Part("by", "Conventions", sheets=[by, time]),
+    ]
+    if answer["groups"]:
+        sheet = Sheet("groups", "", [Column("", text=True), Column("whole job stops"), Column("groups")])
+        whole = answer["groups_against_synchronous"]["synchronous"]
+        sheet.rows += [Row([word(k), share(whole[k]), share(v)]) for k, v in answer["groups"].items()]
+        where = Sheet(
+            "map", "Where groups win", [Column("groups"), Column("with stalls below"), Column("works")]
+        )
+        for row in answer["groups_against_synchronous"]["map"]:
+            cells = [figure(row["count"]), duration(row["pays_below_stall_s"]), share(row["wall"])]
+            where.rows.append(Row(cells))
+        parts.append(Part("groups-h", "Groups that recover apart, saves left out", sheets=[sheet, where]))
+    _write(file, "Goodput", answer, tiles, parts)
+
+
+def write_power_page(answer: Answer, curves: Answer, file: Path) -> None:
+    """The page of `plan power`. `curves`: as `planner.fleet_curves` makes them."""
+    best = answer["optimum"]
+    reference = f"relative to {answer['reference_w']:g} W"
+    tiles = [
+        Tile("limit", f"{best['cap_w']:g} W", "the most work"),
+        Tile("accelerators", f"{best['gpus']:,}", f"{best['all_in_w']:,.0f} W of the site each"),
+        Tile("all do", f"{best['cluster']:.3f}", reference),
+        Tile("each does", f"{best['per_gpu']:.3f}", reference),
+    ]
+    both = [Curve("all", curves["cluster"], FIRST), Curve("each", curves["per_gpu"], SECOND)]
+    frame = chart(
+        "Work over the limit, W", reference, curves["cap_w"], both,
+        alt="Work of one accelerator and of the whole site over the power limit",
+        dot=(best["cap_w"], best["cluster"]),
+    )  # fmt: skip
+    names = ["limit, W", "accelerators", "each does", "all do", "site W each", "MWh a year"]
+    sheet = Sheet("limits", "Limits", [Column(name) for name in names])
+    others = [row for row in answer["at"] if row["cap_w"] != best["cap_w"]]
+    for row in sorted([*others, best], key=lambda row: float(row["cap_w"])):
+        keys = ("cap_w", "gpus", "per_gpu", "cluster", "all_in_w", "mwh_a_year")
+        sheet.rows.append(Row([figure(row[key], 6 if key == "gpus" else 4) for key in keys]))
+    _write(file, "Power", answer, tiles, [Part("curves", "Limits", frames=[frame], sheets=[sheet])])
+
+
+def _write(file: Path, title: str, answer: Answer, tiles: Sequence[Tile], parts: Sequence[Part]) -> None:
+    ends = [
+        Part("warned-h", "What to mind", about=answer["warnings"] or ["Nothing here."]),
+        Part("said-h", "What each figure means", facts=list(answer["conventions"].items())),
+    ]
+    shown = [*parts, *ends]
+    write_page(
+        file,
+        "fleet.html",
+        title=title,
+        subtitle="A fleet's plan",
+        sections=[(part.id, part.title) for part in shown],
+        tiles=tiles,
+        parts_=shown,
+    )
