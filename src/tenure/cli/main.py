@@ -15,6 +15,7 @@ from tenure.cli import (
     jobs,
     nodes,
     plan,
+    plan_fleet,
     policy,
     questions,
     run,
@@ -78,6 +79,8 @@ app.add_typer(nodes.app, name="node")
 app.add_typer(tokens.app, name="token")
 app.add_typer(trace.app, name="trace")
 app.add_typer(policy.app, name="policy")
+for _command in (plan_fleet.spares, plan_fleet.goodput, plan_fleet.power, plan_fleet.published):
+    plan.app.command()(_command)
 app.add_typer(plan.app, name="plan")
 app.add_typer(run.app, name="run")
 

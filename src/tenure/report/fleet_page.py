@@ -106,7 +106,8 @@ def write_spares_page(answer: Answer, file: Path) -> None:
     best = (optimum["spare"], optimum["productive_share"])
     frames = [
         chart(
-            "Chance of a shortage at an instant, over spare racks", "power of ten", spare, [Curve("", lacking, FIRST)],
+            "Chance of a shortage at an instant, over spare racks", "power of ten", spare,
+            [Curve("", lacking, FIRST)],
             alt="How the chance of a shortage falls with spare racks", dot=(spare[at], float(lacking[at])),
         ),
         chart(
@@ -155,7 +156,8 @@ def write_goodput_page(answer: Answer, curves: Answer, file: Path) -> None:
             dot=(answer["every_s"] / 60, answer["ettr"]["exact"]) if answer["every_s"] else None,
         ),
         chart(
-            "Works, over the minutes of a recovery", "part", curves["recovery_s"] / 60, lines("over_recovery"),
+            "Works, over the minutes of a recovery", "part", curves["recovery_s"] / 60,
+            lines("over_recovery"),
             alt="Productive part of time over the length of a recovery",
             dot=(sum(answer["recovery_s"].values()) / 60, answer["ettr"]["exact"]),
         ),
