@@ -227,6 +227,32 @@ def test_a_beginning_that_broke_off_is_begun_again_as_a_whole(small: Small) -> N
     assert [(line["account"], line["new"]) for line in small.lines("share")] == [("a", 0.3)]
 
 
+class Halting:
+    """A ledger whose process is stopped for a minute right after a turn was written."""
+
+    def __init__(self, small: Small) -> None:
+        self._ledger, self._clock = small.ledger, small.clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    def record(self, *given: Any) -> None:
+        self._ledger.record(*given)
+        self._clock.set(self._clock.now() + 60)
+
+
+def test_who_was_stopped_for_longer_than_its_lead_carries_nothing_out_before_it_leads_again(
+    small: Small,
+) -> None:
+    small.tell("submit", spec=small.spec())
+    small.daemon.ledger = Halting(small)  # type: ignore[assignment]
+    assert small.daemon.turn_now()
+    assert small.engine.running() == []
+    small.daemon.ledger = small.ledger
+    small.settle()
+    assert len(small.engine.running()) == 1
+
+
 # --- another lab's file ---------------------------------------------------------------------------------
 
 

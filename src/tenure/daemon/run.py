@@ -398,6 +398,8 @@ class Daemon:
         if not len(self._orders) or self._ghosts is None:
             self._settle()
             return
+        if self._lease is None or self.clock.now() >= self._lease.until:
+            return  # stopped for so long that another may lead by now, who carries them out
         carried = self._orders.carry_out(self.engine, self._is_wanted, self._ghosts)
         if carried.settled and self._ghosts:
             self._wake.set()  # what was told to leave may be gone, and its job may start

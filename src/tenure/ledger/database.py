@@ -60,7 +60,7 @@ class Database:
         """A file that was removed can be written to as long as it is open; nobody would find it again."""
         if self._file and (self._known is None or _which(self._file) != self._known):
             raise LedgerUnavailable(
-                f"its file {self._file} was removed or replaced: put it back, or stop this server"
+                f"the record's file {self._file} was removed or replaced: put it back, or stop this server"
             )
 
     @contextmanager
