@@ -158,6 +158,41 @@ def test_nameplate_planning_strands_a_quarter():
     assert told["stranded"] == pytest.approx(0.24, abs=1e-9)
 
 
+def test_a_summer_lowers_the_limit_of_the_fleet_that_was_bought():
+    told = answer(seasons=[{"name": "winter", "multiplier": 1.37208}, {"name": "summer", "multiplier": 1.45}])
+    winter, summer = told["seasons"]
+    assert winter["cap_w"] == pytest.approx(told["optimum"]["cap_w"], abs=0.1)
+    assert winter["gpus"] == told["optimum"]["gpus"]
+    assert summer["cap_w"] < winter["cap_w"]
+    assert told["optimum"]["gpus"] * 1.45 * (summer["cap_w"] + 357.143) == pytest.approx(150e6)
+    assert summer["per_gpu"] < winter["per_gpu"]
+
+
+def test_the_tightest_breaker_is_told_first_and_said_when_it_is_passed():
+    told = answer(
+        breakers=[
+            {"name": "hall", "limit_kw": 10_000, "gpus": 7000},
+            {"name": "rack", "limit_kw": 90, "gpus": 72},
+        ]
+    )
+    assert [row["name"] for row in told["breakers"]] == ["rack", "hall"]
+    assert told["breakers"][0]["cap_w"] == pytest.approx(90_000 / 72 - 357.143)
+    assert told["breakers"][1]["over"] == 0
+    assert any("breaker rack" in warning for warning in told["warnings"])
+
+
+def test_a_limit_is_chosen_under_curves_that_disagree():
+    told = answer(beside={"measured": "h100_mayr"})
+    choice = told["regret"]
+    assert 850 <= choice["cap_w"] <= 1000
+    assert choice["worst"] == pytest.approx(max(choice["of"].values()))
+    assert choice["of"]["curve"] == pytest.approx(choice["of"]["measured"], abs=0.01)
+    assert answer(beside={"same": "gb200_fit"})["regret"]["worst"] < 1e-6
+    apart = answer(beside={"small": [[100, 0.5], [200, 1]]})
+    assert apart["regret"] is None
+    assert any("share no limit" in warning for warning in apart["warnings"])
+
+
 @pytest.mark.parametrize(
     ("change", "key"),
     [
@@ -177,6 +212,9 @@ def test_nameplate_planning_strands_a_quarter():
         ({"idle": {"gpus": 8, "held": 8, "draw": 0.2}}, "idle"),
         ({"measured_w": 1300}, "measured_w"),
         ({"cap": 960}, "cap"),
+        ({"seasons": [{"name": "summer"}]}, "seasons[0].multiplier"),
+        ({"breakers": [{"name": "a", "limit_kw": -1, "gpus": 72}]}, "breakers[0].limit_kw"),
+        ({"beside": {"x": [[700, 0.5], [700, 0.6]]}}, "beside.x"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_one_message(change, key):

@@ -219,6 +219,23 @@ def power(console: Console, answer: Answer) -> None:
         console.print(
             f"Held accelerators that idle let the limit rise × {answer['idle']['limit_factor']:.3f}."
         )
+    if answer["seasons"]:
+        seasons = simple_table("Seasons", "", ["accelerators", "limit of the fleet, W", "each does"])
+        for row in answer["seasons"]:
+            does = NOTHING if row["per_gpu"] is None else _times(row["per_gpu"])
+            seasons.add_row(row["name"], count(row["gpus"]), significant(row["cap_w"]), does)
+        put(console, seasons)
+    if answer["breakers"]:
+        breakers = simple_table("Breakers, the tightest first", "", ["allows, W", "passed by"])
+        for row in answer["breakers"]:
+            breakers.add_row(row["name"], significant(row["cap_w"]), _fine(row["over"]))
+        put(console, breakers)
+    if answer["regret"]:
+        regret = answer["regret"]
+        console.print(
+            f"Under every curve: {significant(regret['cap_w'])} W leaves at most "
+            f"{_fine(regret['worst'])} undone."
+        )
     if answer["stragglers"]:
         speed = percent(answer["stragglers"]["speed"])
         console.print(f"The slowest of {count(answer['stragglers']['gpus'])} holds a job to {speed}.")

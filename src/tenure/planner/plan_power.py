@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tenure.planner.power import (
     Reference,
     Site,
     at_edge,
+    cap_within,
     capital_for,
+    choose_under,
     cluster,
     limit_factor,
     optimum_w,
@@ -18,7 +21,7 @@ from tenure.planner.power import (
 )
 from tenure.planner.power_curves import Curve, OutsideCurve, gb200_fit, h100_mayr, through
 from tenure.settings.errors import BadInput
-from tenure.settings.power_file import PowerFile
+from tenure.settings.power_file import Points, PowerFile
 
 HOURS_A_YEAR = 8766.0
 CONVENTIONS = {
@@ -26,6 +29,9 @@ CONVENTIONS = {
     "per_gpu": "speed at the limit ÷ speed at the reference limit",
     "cluster": "per_gpu ÷ (cap + overhead_w), relative to the reference limit; accelerators not rounded",
     "optimum": "the most of per_gpu ÷ (cap + overhead_w + capital_w), within the curve, to 1 W",
+    "seasons": "gpus: fed at the best limit; cap_w: the limit to which the fleet of the optimum must go",
+    "breakers": "the limit each allows if all below draw it at once; over: what the optimum passes it by",
+    "regret": "the part of its own best that one limit leaves undone, under each curve; least worst",
     "cap_w": "the limit that is set; what is drawn may stay below it (see drawn_axis)",
 }
 LABELS = {
@@ -36,12 +42,16 @@ LABELS = {
 
 def curve_of(file: PowerFile) -> Curve:
     """The curve of a file."""
-    if file.curve == "gb200_fit":
+    return _named(file.curve, file.rated_w)
+
+
+def _named(curve: str | Points, rated_w: float) -> Curve:
+    if curve == "gb200_fit":
         return gb200_fit()
-    if file.curve == "h100_mayr":
-        return h100_mayr(file.rated_w)
-    assert not isinstance(file.curve, str)
-    return through(file.curve)
+    if curve == "h100_mayr":
+        return h100_mayr(rated_w)
+    assert not isinstance(curve, str)
+    return through(curve)
 
 
 def site_of(file: PowerFile) -> Site:
@@ -70,6 +80,9 @@ def plan_power(file: PowerFile, *, name: str = "plan") -> dict[str, Any]:
         "drawn_axis": _drawn(file, site),
         "idle": _idle(file, site, curve, reference),
         "stragglers": _stragglers(file),
+        "seasons": _seasons(file, site, curve, reference, best),
+        "breakers": _breakers(file, best),
+        "regret": _regret(file, site, curve),
         "stranded": None if file.measured_w is None else stranded(site, file.rated_w, file.measured_w),
     }
     told["warnings"] = _warnings(file, site, curve, reference, best)
@@ -124,6 +137,47 @@ def _idle(file: PowerFile, site: Site, curve: Curve, reference: Reference) -> di
     return {"limit_factor": factor, "at": worth}
 
 
+def _seasons(
+    file: PowerFile, site: Site, curve: Curve, reference: Reference, best_w: float
+) -> list[dict[str, Any]]:
+    """What each season feeds at the best limit, and to which limit the fleet bought must go in it."""
+    fleet = site.gpus(best_w)
+    found = []
+    for season in file.seasons:
+        other = replace(site, multiplier=season.multiplier)
+        cap_w = cap_within(site.site_w, fleet, season.multiplier, site.overhead_w)
+        reached = curve.holds(cap_w)
+        found.append(
+            {
+                "name": season.name,
+                "multiplier": season.multiplier,
+                "gpus": other.gpus(best_w),
+                "cap_w": cap_w,
+                "per_gpu": per_gpu(curve, reference, cap_w) if reached else None,
+            }
+        )
+    return found
+
+
+def _breakers(file: PowerFile, best_w: float) -> list[dict[str, Any]]:
+    """The limit each breaker allows if all below it draw it at once; the tightest first."""
+    rows = []
+    for breaker in file.breakers:
+        cap_w = cap_within(breaker.limit_kw * 1e3, breaker.gpus, breaker.multiplier, file.overhead_w)
+        drawn_w = breaker.gpus * breaker.multiplier * (best_w + file.overhead_w)
+        over = drawn_w / (breaker.limit_kw * 1e3) - 1.0
+        rows.append({"name": breaker.name, "cap_w": cap_w, "over": max(0.0, over)})
+    return sorted(rows, key=lambda row: float(row["cap_w"]))
+
+
+def _regret(file: PowerFile, site: Site, curve: Curve) -> dict[str, Any] | None:
+    if not file.beside:
+        return None
+    curves = {"curve": curve} | {name: _named(told, file.rated_w) for name, told in file.beside.items()}
+    choice = choose_under(site, curves)
+    return None if choice is None else {"cap_w": choice.cap_w, "worst": choice.worst, "of": choice.regret}
+
+
 def _stragglers(file: PowerFile) -> dict[str, Any] | None:
     told = file.stragglers
     return None if told is None else {"speed": straggler_speed(told.gpus, told.sigma), "gpus": told.gpus}
@@ -143,6 +197,15 @@ def _warnings(file: PowerFile, site: Site, curve: Curve, reference: Reference, b
             "capital_w is 0: power alone is scarce here, and accelerators cost nothing; this limit is too "
             "low where they do"
         )
+    for row in _breakers(file, best_w):
+        if row["over"] > 0:
+            found.append(
+                f"breaker {row['name']}: at {best_w:g} W all below it would pass its limit by "
+                f"{row['over']:.1%}; "
+                f"it allows {row['cap_w']:.0f} W, or a controller that caps the jobs that lose least"
+            )
+    if file.beside and _regret(file, site, curve) is None:
+        found.append("the curves beside share no limit with this one: none can be chosen under all of them")
     if file.stragglers is None:
         found.append(
             "an even limit makes a synchronous job as slow as its slowest accelerator: give stragglers: "

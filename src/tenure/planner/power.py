@@ -81,6 +81,40 @@ def at_edge(curve: Curve, cap_w: float) -> bool:
     return min(cap_w - curve.low_w, curve.high_w - cap_w) < 1e-4 * curve.high_w
 
 
+def cap_within(limit_w: float, gpus: int, multiplier: float, overhead_w: float) -> float:
+    """The limit at which `gpus` draw all that a breaker or a site gives them; below 0: none."""
+    return limit_w / (multiplier * gpus) - overhead_w
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A limit chosen while it is open which of several curves the work will follow.
+
+    `regret`: by curve, the part of its own best that this limit leaves undone; `worst` of them is the least
+    that any limit has.
+    """
+
+    cap_w: float
+    regret: dict[str, float]
+    worst: float
+
+
+def choose_under(site: Site, curves: dict[str, Curve]) -> Choice | None:
+    """The limit with the least worst regret, where all curves reach; None where they share no limit."""
+    low, high = max(c.low_w for c in curves.values()), min(c.high_w for c in curves.values())
+    if low > high:
+        return None
+    extra = site.overhead_w + site.capital_w
+    caps = np.linspace(low, high, STEPS)
+    left = {}
+    for name, curve in curves.items():
+        best_w = optimum_w(site, curve)
+        left[name] = 1.0 - curve.at(caps) / (caps + extra) / (curve(best_w) / (best_w + extra))
+    worst = np.max(list(left.values()), axis=0)
+    at = int(np.argmin(worst))
+    return Choice(float(caps[at]), {name: float(v[at]) for name, v in left.items()}, float(worst[at]))
+
+
 def limit_factor(gpus: int, held: int, idle: float) -> float:
     """What the limit of the others may rise by, in a rack fed as before, when `held` of `gpus` idle.
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_validator
 
 from tenure.settings.errors import BadInput, Checked, checked
-from tenure.settings.plan_units import Part, Price, amount, part
-from tenure.settings.units import whole
+from tenure.settings.plan_units import Part, Positive, Price, amount, part
+from tenure.settings.units import Name, whole
 from tenure.settings.yaml_file import read_yaml
 
 MOST_W = 1e6
@@ -63,6 +63,22 @@ class StragglersFile(Checked):
     gpus: Annotated[int, BeforeValidator(whole(1, 100_000_000, "a whole number of GPUs"))]
 
 
+class SeasonFile(Checked):
+    """A part of the year with a multiplier of its own: cooling takes more in summer."""
+
+    name: Name
+    multiplier: Multiplier
+
+
+class BreakerFile(Checked):
+    """A breaker anywhere in the tree: `gpus` hang below it, and `multiplier` is what lies between."""
+
+    name: Name
+    limit_kw: Positive
+    gpus: Annotated[int, BeforeValidator(whole(1, 100_000_000, "a whole number of GPUs"))]
+    multiplier: Multiplier = 1.0
+
+
 class PowerFile(Checked):
     site_mw: SiteMw
     multiplier: Multiplier
@@ -75,6 +91,9 @@ class PowerFile(Checked):
     idle: IdleFile | None = None
     stragglers: StragglersFile | None = None
     price_per_mwh: Price | None = None
+    seasons: list[SeasonFile] = Field(default=[], max_length=366)
+    breakers: list[BreakerFile] = Field(default=[], max_length=10_000)
+    beside: dict[str, Annotated[str | Points, BeforeValidator(_curve)]] = Field(default={}, max_length=20)
 
 
 def read_power_file(path: Path) -> PowerFile:
