@@ -379,7 +379,7 @@ class Ordeal:
             if asked.phase != "ended" or not asked.end:
                 self.wrongs.append(f"job {asked.job} is {asked.phase} in the end")
         if told_submitted := sum(1 for event, _ in told if event == "submitted"):
-            answered = sum(1 for k in range(len(self.specs)) if self._answer(f"submit-{k}"))
+            answered = sum(1 for k in range(len(self.specs)) if self._was_accepted(k))
             if answered != told_submitted:
                 self.wrongs.append(f"{answered} submissions were accepted and {told_submitted} are told")
         open_: dict[str, int] = {}
@@ -394,8 +394,10 @@ class Ordeal:
         if open_:
             self.wrongs.append(f"never stopped: {open_}")
 
-    def _answer(self, key: str) -> bool:
-        number = self.ledger.ask([Asked("ann", "submit", "", {}, 0, key=key)])[0]
+    def _was_accepted(self, k: int) -> bool:
+        """Asked once more, the very same: it is there once, and keeps its number."""
+        again = Asked("ann", "submit", "", {"spec": self.specs[k]}, 0, key=f"submit-{k}")
+        number = self.ledger.ask([again])[0]
         answer = self.ledger.answer(number)
         return answer is not None and answer.ok
 
