@@ -232,6 +232,14 @@ def test_pilots_tell_of_failures_too(tmp_path):
     assert any(text.startswith("few failures seen") for text in told["warnings"])
 
 
+def test_many_node_days_leave_little_of_a_prior(tmp_path):
+    """8 failures in 400 node-days: nearly the published run, whose rate is known."""
+    told = planned(tmp_path, failures={"seen": {"events": 8, "node_days": 400}})
+    assert told["failures"]["per_node_day"] == pytest.approx(0.02125)
+    assert told["continuous"]["days"] == pytest.approx(19.47, abs=0.1)
+    assert told["duration_days"]["p95"] == pytest.approx(21.146, abs=0.15)
+
+
 @pytest.mark.parametrize(
     ("duration", "mean", "p95"),
     [
@@ -299,6 +307,9 @@ def test_the_interval_between_saves_is_one_of_them(tmp_path):
     saves = {"restart": "30m", "checkpoint_every": "2h", "stall": "3.6m"}
     told = planned(tmp_path, recovery=saves, overhead=None, model=None)
     assert told["duration_days"]["mean"] == pytest.approx(19.454, abs=1e-3)
+    assert told["checkpoint"]["young_h"] == pytest.approx(2.121, abs=1e-3)
+    assert told["checkpoint"]["best_every_h"] == pytest.approx(2.0, abs=0.15), "Young's, a little shorter"
+    assert 0 <= told["checkpoint"]["saved_days"] < 0.01
     names = [pair[0]["name"] for pair in told["tornado"]]
     half, twice = told["tornado"][names.index("work between saves")]
     assert (half["words"], twice["words"]) == ("1 h", "4 h")
@@ -395,58 +406,6 @@ def test_a_gang_that_is_not_surely_there_is_told(tmp_path):
     capacity = {"on_demand": {"price_per_gpu_hour": 3, "p_gang": 0.3}}
     told = planned(tmp_path, "hoarding", "plan place", workloads=[work], capacity=capacity)
     assert [text for text in told["warnings"] if text.startswith("phantom gang: w needs 64 GPUs together")]
-
-
-# --- a run under way --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("speed", "failures", "done", "posterior", "p_over", "late", "shown", "bought"),
-    [
-        (3000, 6, 0.5167, 3000.0, 0.0039, 0.0004, (19.32, 19.70), (0, 0)),
-        (2900, 7, 0.4963, 2900.4, 0.6867, 0.1542, (20.10, 20.51), (0, 1)),
-        (2850, 9, 0.4813, 2850.6, 1.000, 0.7005, (20.67, 21.14), (1, 1)),
-    ],
-)
-def test_half_way_the_command_says_whether_to_extend(
-    tmp_path, speed, failures, done, posterior, p_over, late, shown, bought
-):
-    for overrun, days in zip((116_800, 400_000), bought, strict=True):
-        plan = example(overrun={"per_day": overrun})
-        seen = {"hours": 240, "failures": failures, "speed": speed}
-        told = planned(tmp_path, "forecast", "run forecast", plan=plan, seen=seen)
-        assert told["done"] == pytest.approx(done, abs=5e-5)
-        assert told["posterior"]["speed"]["mean"] == pytest.approx(posterior, abs=0.05)
-        assert told["posterior"]["speed"]["sd"] == pytest.approx(9.47, abs=0.005)
-        assert told["p_overrun"] == pytest.approx(p_over, abs=3e-3)
-        assert told["expected_overrun_days"] == pytest.approx(late, abs=1e-3)
-        assert (told["duration_days"]["p50"], told["duration_days"]["p95"]) == pytest.approx(shown, abs=0.01)
-        assert told["choice"]["days"] == days
-
-
-def test_failures_that_breed_make_the_forecast_later(tmp_path):
-    told = planned(tmp_path, "forecast", "run forecast", plan=example(model="compounding"))
-    assert told["p_overrun"] == pytest.approx(0.704, abs=3e-3)
-
-
-def test_tokens_kept_and_the_speed_seen_say_the_same(tmp_path):
-    by_speed = planned(tmp_path, "forecast", "run forecast", plan=example())
-    seen = {"hours": 240, "failures": 7, "tokens": by_speed["seen"]["tokens"]}
-    by_tokens = planned(tmp_path, "forecast", "run forecast", plan=example(), seen=seen)
-    assert by_tokens["p_overrun"] == pytest.approx(by_speed["p_overrun"])
-
-
-def test_a_run_that_is_done_needs_no_extension(tmp_path):
-    seen = {"hours": 460, "failures": 7, "tokens": 1.3e12}
-    told = planned(tmp_path, "forecast", "run forecast", plan=example(), seen=seen)
-    assert told["choice"]["days"] == 0
-    assert told["duration_days"] is None
-    assert "do not extend" in told["sentence"]
-
-
-def test_the_forecast_says_when_to_ask_again(tmp_path):
-    told = planned(tmp_path, "forecast", "run forecast", plan=example("aws"))
-    assert told["ask_again_h"] == [360, 480 - 13], "at 75 %, and 13 hours before the end for the last time"
 
 
 # --- what is printed and drawn ---------------------------------------------------------------------------

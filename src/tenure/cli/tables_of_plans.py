@@ -47,7 +47,13 @@ def window(console: Console, answer: Mapping[str, Any]) -> None:
     put(console, _windows(answer))
     console.print()
     console.print(_tail(answer))
-    for line in (*_anywhere(answer), *_composites(answer), *_chained(answer), *_goodput(answer)):
+    for line in (
+        *_anywhere(answer),
+        *_composites(answer),
+        *_chained(answer),
+        *_saves(answer),
+        *_goodput(answer),
+    ):
         console.print(line)
     put(console, _tornado(answer))
     _warnings(console, answer["warnings"])
@@ -156,6 +162,17 @@ def _chained(answer: Mapping[str, Any]) -> list[str]:
         f"In short windows ({chain['product']}, {chain['hop_days']:g} days each): "
         f"{chain['hops']:.1f} of them, "
         f"{days(chain['elapsed_days'], 1)} days from start to end, {money(chain['cost'])}."
+    ]
+
+
+def _saves(answer: Mapping[str, Any]) -> list[str]:
+    if "checkpoint" not in answer:
+        return []
+    told = answer["checkpoint"]
+    return [
+        f"Saves every {significant(told['every_h'])} h of work; every "
+        f"{significant(told['best_every_h'])} h would "
+        f"shorten the mean run by {significant(24 * told['saved_days'])} h."
     ]
 
 

@@ -6,6 +6,7 @@ Everything is computed by the exact engine; draws of the same runs stand beside 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from tenure.planner.of_file import HOUR_S, final_save_s, lead_s
 from tenure.planner.offers import Chain, Composite, chained, composites
 from tenure.planner.plan_gang import arrivals_of
 from tenure.planner.plan_window import Plan
-from tenure.planner.run_model import COMPOUNDING, HOURS, RunModel
+from tenure.planner.run_model import COMPOUNDING, HOURS, RunModel, segment_moments
 from tenure.planner.sensitivity import Moved, tornado
 from tenure.planner.terms import State
 from tenure.planner.warned import NEXT_STEPS, warnings
@@ -44,6 +45,7 @@ CONVENTIONS = {
     "method": "exact: characteristic function turned back by a cosine series; draws: a check on it",
     "tornado": "each assumption moved on its own; kept_cost: of the window chosen here, cost: of "
     "the best then",
+    "checkpoint": "useful work between saves: the file's, that of the shortest mean run, Young's",
     "composites": "a block and an extension at the price of a day; p_needed of its being offered",
     "goodput": "tokens per paid GPU-hour: ideal at the mean speed, over the mean run, finishing in "
     "the window",
@@ -111,7 +113,33 @@ def _of_run(plan: Plan, run: RunModel) -> dict[str, Any]:
     throughput: dict[str, Any] = {"mean": run.speed.mean, "sd": run.speed.sd}
     if fitted is not None:
         throughput |= {"scaling": fitted.scaling, "widened": fitted.widened, "largest_pilot": fitted.share}
-    return {"failures": failures, "goodput": goodput, "throughput": throughput}
+    told = {"failures": failures, "goodput": goodput, "throughput": throughput}
+    saves = checkpoint(run, plan.length.mean)
+    return told if saves is None else {**told, "checkpoint": saves}
+
+
+def checkpoint(run: RunModel, mean_days: float) -> dict[str, float] | None:
+    """The interval between saves of least mean length beside the file's; None where saves block nothing."""
+    loss = run.loss
+    if loss.fixed is not None or loss.stall == 0 or run.failures_per_hour == 0:
+        return None
+    every = np.geomspace(loss.stall, 200 * loss.every, 400)
+    segments = [replace(loss, every=float(one)) for one in every]
+    if run.model == COMPOUNDING:
+        known = np.array([run.failures_per_hour])
+        with np.errstate(over="ignore", invalid="ignore"):
+            slower = np.array([float(segment_moments(known, one)[0][0]) / one.every for one in segments])
+    else:
+        lost = loss.restart + every / 2
+        slower = 1 + loss.stall / every + run.failures_per_hour * lost
+    least = int(np.nanargmin(np.where(np.isfinite(slower), slower, np.nan)))
+    at_best = replace(run, loss=segments[least])
+    return {
+        "every_h": loss.every,
+        "best_every_h": float(every[least]),
+        "young_h": math.sqrt(2 * loss.stall / run.failures_per_hour),
+        "saved_days": mean_days - at_best.length().mean,
+    }
 
 
 def on_demand(plan: Plan) -> dict[str, float] | None:
