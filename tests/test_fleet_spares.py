@@ -298,6 +298,18 @@ def test_a_mission_can_be_played_beside_the_formulas():
         answer(unavailability=times, mission="54d", zones=4, play={})
 
 
+@pytest.mark.parametrize("zones", [1, 4])
+@pytest.mark.parametrize("crews", [8, 12, 16, 64])
+@pytest.mark.parametrize("common", [None, {"per_year": 12, "racks": 4, "mttr": "6h"}])
+def test_zones_crews_and_common_causes_go_together(zones, crews, common):
+    keys = {"zones": zones, "crews": crews, "unavailability": {"tray": "2%", "rack": "0.5%"}}
+    keys |= {"confidence": 0.99, "mission": "54d", "mttr": "8h"}
+    told = answer(**keys, **({"common_cause": common} if common else {}))
+    assert told["p_ok"] >= 0.99
+    assert told["mission"]["spare"] >= told["racks"]["spare"]
+    assert told["racks"]["spare"] % zones == 0
+
+
 def test_few_failures_seen_leave_the_count_open():
     rows = answer(mttr="12h", seen={"events": 9, "rack_days": 600})["over_q"]
     assert [row["spare"] for row in rows] == sorted(row["spare"] for row in rows)

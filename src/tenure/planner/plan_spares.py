@@ -69,10 +69,10 @@ def plan_spares(file: SparesFile, *, name: str = "plan") -> dict[str, Any]:
     fleet = fleet_of(file, rack.q)
     try:
         spare = spares_at_instant(fleet, file.confidence)
+        mission = _mission(file, fleet)
     except NeverEnough as never:
         raise BadInput(name, "crews", f"{file.crews} crews", str(never)) from None
     optimum = spares_for_most_work(fleet, file.elastic)
-    mission = _mission(file, fleet)
     bought = (fleet.active + spare) * file.rack.gpus
     more = bought - file.job.gpus
     rows = min(MOST_ROWS, max(spare, optimum, mission["spare"] if mission else 0) + MORE_ROWS * file.zones)
@@ -278,10 +278,10 @@ def _warnings(file: SparesFile, told: dict[str, Any], fleet: Fleet) -> list[str]
             f"most of a rack's unavailability ({tray:.4f} of {told['rack_unavailability']:.4f}) is trays: "
             "holding one more back in each rack may be cheaper than spare racks (see alternatives)"
         )
-    if file.zones > 1:
+    if file.zones > 1 and file.crews is None and file.common_cause is None:
         shared = spares_at_instant(
             replace(fleet, zone=replace(fleet.zone, active=fleet.active), zones=1), file.confidence
         )
-        if shared < spare and file.crews is None and file.common_cause is None:
+        if shared < spare:
             found.append(f"zones that shared their spares would need {shared} instead of {spare}")
     return found
