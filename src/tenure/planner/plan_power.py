@@ -144,6 +144,8 @@ def _seasons(
     fleet = site.gpus(best_w)
     found = []
     for season in file.seasons:
+        if fleet == 0:
+            break  # the site feeds none at this limit
         other = replace(site, multiplier=season.multiplier)
         cap_w = cap_within(site.site_w, fleet, season.multiplier, site.overhead_w)
         reached = curve.holds(cap_w)

@@ -25,11 +25,11 @@ from tenure.settings.spares_file import SparesFile
 YEAR_S = 365.25 * 86_400.0
 DAY_S = 86_400.0
 MORE_ROWS = 5  #: of the table, past the last spare count that an answer names
-MOST_ROWS = 2_000
+MOST_ROWS = 500
 LONGEST_CHAIN = 400  #: spares of a zone up to which the exact chain is worked out
 QUANTILES = (0.05, 0.5, 0.95)
 CONFIDENCES = (0.95, 0.99, 0.999, 0.9999)
-LARGEST_Q = 0.9  #: racks down nine tenths of the time: no question of spares any more
+LARGEST_Q = 0.5  #: racks down half the time: no question of spares any more
 
 CONVENTIONS = {
     "p_rack": "(1 - rack) · P(at least the needed trays are up); a tray fails as one; at an instant",

@@ -97,12 +97,17 @@ def spares_for_mission(fleet: Fleet, confidence: float, mission: float, mttr: fl
 
 
 def spares_for_most_work(fleet: Fleet, elastic: bool = False) -> int:
-    """The spares with the most productive share of the racks bought; the fewer of equal ones."""
-    best, most, s = 0, fleet.productive(0, elastic), 0
+    """The spares with the most productive share of the racks bought; the fewer of equal ones.
+
+    None for an elastic job: what it works is at most what is up, and that part no spare raises.
+    """
+    if elastic:
+        return 0
+    best, most, s = 0, fleet.productive(0), 0
     # past this no spare can pay: even a job always in shape would do less on so many racks
     while fleet.active / (fleet.active + fleet.zones * (s + 1)) > most and s < MOST_SPARE:
         s += 1
-        share = fleet.productive(s * fleet.zones, elastic)
+        share = fleet.productive(s * fleet.zones)
         if share > most:
             best, most = s, share
     return best * fleet.zones
