@@ -273,6 +273,14 @@ def test_lengths_may_be_samples_of_a_file(tmp_path):
     assert "days.csv: line 2" in ran.stderr
 
 
+def test_what_is_free_on_demand_divides_by_nothing(tmp_path):
+    file = tmp_path / "plan.yaml"
+    prices = {"reserved_per_day": DAY, "on_demand_per_day": 0}
+    file.write_text(yaml.safe_dump(example(prices=prices)))
+    ran = asked("plan", "window", str(file), "--report", str(tmp_path / "page.html"))
+    assert ran.exit_code == 0, ran.output
+
+
 def test_the_last_save_is_sized_by_the_store(tmp_path):
     told = planned(tmp_path, params=70e9, store={"gb_per_s": 20})
     assert told["final_save_s"] == pytest.approx(49, abs=0.5)

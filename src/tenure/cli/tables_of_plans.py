@@ -128,7 +128,7 @@ def _anywhere(answer: Mapping[str, Any]) -> list[str]:
             f"{money(day['overrun_per_day'])}: worth it down to a chance of an overrun of "
             f"{percent(answer['break_even'])}."
         )
-    if answer["on_demand"] is not None:
+    if answer["on_demand"] is not None and answer["on_demand"]["cost"] > 0:
         whole = answer["on_demand"]["cost"]
         text = f"All on demand: {money(whole)}"
         if "gang_wait" in answer["on_demand"]:

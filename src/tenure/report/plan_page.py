@@ -79,7 +79,7 @@ def write_window_page(answer: Mapping[str, Any], curves: Mapping[str, Any], file
     ]
     if "p_over_budget" in best:
         tiles.append(Tile("budget passed", percent(best["p_over_budget"]), f"of {money(best['budget'])}"))
-    if saved is not None:
+    if saved is not None and saved["cost"] > 0:
         part = percent(1 - best["cost"] / saved["cost"])
         tiles.append(Tile("all on demand", money(saved["cost"]), f"the window saves {part}"))
     regret = regret_frame(answer)

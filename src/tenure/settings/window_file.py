@@ -66,7 +66,7 @@ class PriorFile(Checked):
 
 
 class FailuresFile(Checked):
-    per_node_day: NotNegative | None = None
+    per_node_day: Annotated[float, BeforeValidator(amount(0, 1000))] | None = None
     seen: SeenFailures | None = None
     prior: PriorFile = PriorFile()
 
@@ -277,6 +277,8 @@ def _day_range(value: Any) -> Any:
     """`18-23`, one number, or a list of lengths, in days."""
     text = str(value).strip()
     if isinstance(value, (list, tuple)):
+        if not 1 <= len(value) <= MOST_WINDOWS:
+            raise ValueError(f"1 to {MOST_WINDOWS} windows")
         return [amount(0, MOST_DAYS, "days", above=True)(day) for day in value]
     low, dash, high = text.partition("-")
     try:
