@@ -190,6 +190,8 @@ def play(lab: Demo) -> None:
     lab.show("why", second)
 
     part("The server is killed. What runs goes on; the server comes back, and everything is as it was")
+    lab.until(lambda: lab.phase(debug) == "ended", "the debug job to end")
+    lab.until(lambda: all(processes_of(lab, job) for job in lab.jobs("running")), "every job to begin")
     before = {job: processes_of(lab, job) for job in lab.jobs("running")}
     lab.crash()
     time.sleep(1)

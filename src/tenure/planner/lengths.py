@@ -169,7 +169,7 @@ class Atoms:
         self.mean = float(self.days @ self.chances)
         self.sd = float(math.sqrt(max(0.0, self.chances @ (self.days - self.mean) ** 2)))
         from_above = self.chances[::-1].cumsum()[::-1]
-        self._above = np.append(from_above, 0.0)  #: chance of this place or a later one
+        self._above = np.append(np.minimum(from_above, 1.0), 0.0)  #: chance of this place or a later one
         self._days_above = np.append((self.days * self.chances)[::-1].cumsum()[::-1], 0.0)
         self._upto = self.chances.cumsum()
 
