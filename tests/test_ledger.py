@@ -220,10 +220,13 @@ def test_what_is_no_json_is_refused_alone(ledger: Ledger) -> None:
 def test_hostile_text_is_kept_as_well_as_a_database_can(ledger: Ledger, lease: Lease) -> None:
     """NUL and halves of surrogate pairs have no place in a database's text; JSON escapes them."""
     body = {"command": ["\0", "\ud800", "é😀", "'; DROP TABLE jobs; --", "x" * 5_000_000]}
-    ledger.ask([Asked("ann\0", "submit", "a\ud800b😀", body, 1.0, "k\0")])
+    hostile = Asked("ann\0", "submit", "a\ud800b😀", body, 1.0, "k\0")
+    ledger.ask([hostile])
     (command,) = ledger.unanswered()
     assert command.asked == Asked("ann�", "submit", "a?b😀", body, 1.0, "k�")
-    assert ledger.ask([Asked("ann\0", "submit", "", {}, 1.0, "k\0")]) == [command.number]
+    assert ledger.ask([hostile]) == [command.number], "asked again, it is the same"
+    with pytest.raises(KeyReused):
+        ledger.ask([hostile._replace(subject="")])
     ledger.record(bare_turn(1, jobs=[job_row("j", detail="log: \0\udcff")]), lease)
     found = ledger.job("j")
     assert found is not None

@@ -138,8 +138,8 @@ def _line(asked: Asked) -> Line:
     return {
         "by": holdable(asked.by),
         "key": holdable(asked.key) or None,
-        "verb": asked.verb,
-        "subject": asked.subject,
+        "verb": holdable(asked.verb),
+        "subject": holdable(asked.subject),
         "body": told(asked.body),
         "at": asked.at,
     }
