@@ -88,6 +88,7 @@ test-compiled: $(READY)
 
 bench: $(READY)
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/plan.py
 
 reached: $(READY)
 	$(BIN)/python bench/reached.py --workers $(WORKERS)
