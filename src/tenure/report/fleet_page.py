@@ -12,29 +12,11 @@ from numpy.typing import ArrayLike
 
 from tenure.report.frames import Frame, Label, Mark, Tick, line, nice_step, percent, scale, seconds
 from tenure.report.page import write_page
+from tenure.report.plan_parts import Part, Tile
 from tenure.report.sheets import Cell, Column, Row, Sheet, duration, figure, share, word
 
 Answer = Mapping[str, Any]
 FIRST, SECOND = "var(--c1, #2a78d6)", "var(--c2, #c2571a)"
-
-
-@dataclass(frozen=True)
-class Tile:
-    name: str
-    value: str
-    more: str = ""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A section of the page; what is empty is left out."""
-
-    id: str
-    title: str
-    about: Sequence[str] = ()
-    frames: Sequence[Frame] = ()
-    sheets: Sequence[Sheet] = ()
-    facts: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tenure.report.frames import Frame, percent
+from tenure.report.frames import percent
 from tenure.report.page import write_page
 from tenure.report.plan_figures import (
-    Blade,
     assembly_frame,
     base_frame,
     cost_frame,
@@ -19,29 +17,8 @@ from tenure.report.plan_figures import (
     regret_frame,
     tornado,
 )
+from tenure.report.plan_parts import Part, Tile
 from tenure.report.sheets import Cell, Column, Row, Sheet, share, word
-
-
-@dataclass(frozen=True)
-class Tile:
-    name: str
-    value: str
-    more: str = ""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A section of the page; what is empty is left out."""
-
-    id: str
-    title: str
-    about: Sequence[str] = ()
-    frames: Sequence[Frame] = ()
-    blades: Sequence[Blade] = ()
-    sheets: Sequence[Sheet] = ()
-    warnings: Sequence[tuple[str, str]] = ()
-    steps: Sequence[str] = ()
-    facts: Sequence[tuple[str, str]] = field(default=())
 
 
 def money(value: float | None) -> str:
