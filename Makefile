@@ -24,6 +24,9 @@ BIN := .venv/bin
 READY := .venv/.ready
 # Two workers suit a small machine; `make WORKERS=8 test` uses more.
 WORKERS ?= 2
+# What of pyproject's extras is installed; `make EXTRAS=dev,frameworks test` tests the trainer's adapters too, on
+# PyTorch, Lightning and Transformers as they are.
+EXTRAS ?= dev
 # `make ORDEALS=20000 ordeals` for a night.
 ORDEALS ?= 2000
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
@@ -45,7 +48,7 @@ $(READY): pyproject.toml constraints.txt
 		echo "This Python cannot make virtual environments (Debian, Ubuntu: apt install python3-venv)." >&2; exit 1; }
 	@echo "Setting up .venv with $$($(PYTHON) --version) (once; a minute or two) …"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
 demo: $(READY)

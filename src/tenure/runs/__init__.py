@@ -1,0 +1,1 @@
+"""How is a training run carried across capacity windows? Buying, assembling, watching, saving, draining."""
