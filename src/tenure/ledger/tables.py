@@ -27,7 +27,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0001"  #: the newest revision in `migrations/versions`
+HEAD = "0002"  #: the newest revision in `migrations/versions`
 
 METADATA = MetaData()
 WHOLE = BigInteger().with_variant(Integer(), "sqlite")  # SQLite numbers rows by themselves only in an INTEGER
@@ -268,3 +268,28 @@ NODE_LOG = Table(
 )
 Index("node_log_by_node", NODE_LOG.c.node, NODE_LOG.c.number)
 Index("node_log_by_at", NODE_LOG.c.at)
+
+RUNS = Table(
+    "runs",
+    METADATA,
+    Column("run", Name, primary_key=True),
+    Column("holder", Words, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("until", Float(53), nullable=False),
+    Column("created", Float(53), nullable=False),
+    Column("last", BigInteger, nullable=False),  # number of its newest event
+)
+
+RUN_EVENTS = Table(
+    "run_events",
+    METADATA,
+    Column("run", Name, primary_key=True),
+    Column("number", WHOLE, primary_key=True, autoincrement=False),
+    Column("at", Float(53), nullable=False),
+    Column("epoch", BigInteger, nullable=False),  # of the lease it was written under; 0: by a person
+    Column("kind", Name, nullable=False),
+    Column("key", Name),  # null where there may be many
+    Column("body", Text, nullable=False),
+    UniqueConstraint("run", "key", name="one_run_event_a_key"),
+)
+Index("run_events_by_kind", RUN_EVENTS.c.run, RUN_EVENTS.c.kind, RUN_EVENTS.c.number)
