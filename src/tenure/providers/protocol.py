@@ -66,7 +66,7 @@ class Expired(Refused):
 
 
 class Unclear(ProviderError):
-    """It was sent and its outcome is not known: read what is, by tags and by what was bought; never re-send."""
+    """It was sent and its outcome is not known: read what is, by tags and by what was bought."""
 
 
 class Ask(NamedTuple):
@@ -184,7 +184,7 @@ class Health(NamedTuple):
 
 
 class Provider(Protocol):
-    """One provider in one place (account, region). Every call may raise NotSent; those that spend, Unclear."""
+    """One provider in one place (account, region). All calls may raise NotSent; those that spend, Unclear."""
 
     name: str
     capability: Capability
