@@ -64,6 +64,8 @@ class PlayedFleet:
 class PlayedJob:
     """The job on it: useful work `every` between saves that block `blocking`, `recovery` after each stop.
 
+    Both 0: nothing is ever lost.
+
     `other_mtbf`: of causes that stop the job and break nothing; infinite for none.
     """
 
@@ -102,7 +104,7 @@ def play_fleet(rng: np.random.Generator, fleet: PlayedFleet, job: PlayedJob | No
         return Played(short, began, 0, 1.0 - short, 0.0, 0.0, 0.0, mean_down)
     if np.isfinite(job.other_mtbf):
         stops = np.union1d(stops, rng.random(rng.poisson(span / job.other_mtbf)) * span)
-    return Played(short, began, len(stops), *_worked(job, stops, (starts, ends), span), mean_down)
+    return Played(short, began, len(stops), *worked(job, stops, (starts, ends), span), mean_down)
 
 
 def draws(seed: int, fleet: PlayedFleet, job: PlayedJob | None, span: float, n: int) -> Iterator[Played]:
@@ -193,10 +195,10 @@ def _area(down: tuple[Array, Array], low: float, high: float) -> float:
     return float(-(steps * np.clip(instants, low, high)).sum() + steps.sum() * high)
 
 
-def _worked(
+def worked(
     job: PlayedJob, stops: Array, short: tuple[Array, Array], span: float
 ) -> tuple[float, float, float, float]:
-    """(productive, saving, rework, recovery) in parts of the span."""
+    """(productive, saving, rework, recovery), parts of the span; `stops` in order, `short` from and until."""
     starts, ends = short
     after = np.concatenate([[0.0], stops])  # work begins anew after each stop, and at the start
     until = np.concatenate([stops, [span]])
@@ -210,7 +212,10 @@ def _worked(
     waits = np.minimum(gone, job.recovery)
     waits[0] = 0.0  # the first start recovers from nothing
     ran = gone - waits
-    saves = np.floor(ran / (job.every + job.blocking))
-    kept, saving = float(saves.sum()) * job.every, float(saves.sum()) * job.blocking
+    if job.every + job.blocking > 0.0:
+        saves = np.floor(ran / (job.every + job.blocking))
+        kept, saving = float(saves.sum()) * job.every, float(saves.sum()) * job.blocking
+    else:  # saved all the time, for nothing
+        kept, saving = float(ran.sum()), 0.0
     rework = float(ran.sum()) - kept - saving
     return kept / span, saving / span, rework / span, float(waits.sum()) / span

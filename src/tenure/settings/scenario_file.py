@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tenure.core.words import NodeState
 from tenure.settings.errors import BadInput, Checked, checked, dotted, nearest, shown
+from tenure.settings.failures_key import ScenarioFailuresFile
 from tenure.settings.job import HiddenJobFile
 from tenure.settings.units import (
     AccountPath,
@@ -148,6 +149,7 @@ class ScenarioFile(Checked):
     trace: TraceFile | None = None
     workload: Annotated[dict[str, Any], BeforeValidator(_workload)] | None = None
     events: list[EventFile] = []
+    failures: ScenarioFailuresFile | None = None
 
 
 def scenario_file(raw: Any, *, file: str) -> ScenarioFile:
@@ -161,6 +163,8 @@ def scenario_file(raw: Any, *, file: str) -> ScenarioFile:
         raise BadInput(file, "lab", "nothing", "the path of a lab's file, or the mapping itself")
     if scenario.workload is not None and scenario.until is None:
         raise BadInput(file, "until", "nothing", "a duration such as 30d: drawn work does not end by itself")
+    if scenario.failures is not None and scenario.until is None:
+        raise BadInput(file, "until", "nothing", "a duration such as 30d: nodes fail as long as it is played")
     if sum(job.count for job in scenario.jobs) > MOST_JOBS:
         raise BadInput(file, "jobs", "more copies in all", f"at most {MOST_JOBS}")
     for row, job in enumerate(scenario.jobs):

@@ -27,6 +27,7 @@ from tenure.settings.scenario_file import (
 )
 from tenure.settings.units import instant_text
 from tenure.settings.yaml_file import parse_yaml, read_yaml
+from tenure.simulator.failures import drawn_happenings, with_spares
 from tenure.simulator.scenario_events import happenings, named_jobs, rows_of
 from tenure.simulator.scenario_trace import read_given, remarks_about, traced
 from tenure.simulator.scenario_work import (
@@ -62,6 +63,7 @@ class Scenario:
     shape: Shape | None
     changes: Mapping[str, str]
     warnings: tuple[str, ...]
+    spare_gpus: tuple[int, ...] = ()  #: of nodes beside the lab's own, by cluster: no work is drawn for them
 
     @property
     def until_s(self) -> int:
@@ -111,10 +113,10 @@ def load_scenario(
     raw, changes = with_changes(raw, set_ or {}, file=file)
     written = scenario_file(raw, file=file)
     shape = None if written.workload is None else shape_from(plain_numbers(written.workload), file=file)
-    lab = _lab(written, shape, file, where)
+    lab, spare_gpus = with_spares(_lab(written, shape, file, where), written.failures)
     policy_of(None, changes)
     warnings = tuple(warnings_about(written.jobs, lab))
-    scenario = Scenario(name, file, where, written, lab, shape, changes, warnings)
+    scenario = Scenario(name, file, where, written, lab, shape, changes, warnings, spare_gpus)
     _check_what_is_known(scenario)
     return scenario
 
@@ -189,6 +191,12 @@ def build_world(scenario: Scenario, *, seed: int | None = None) -> tuple[World, 
     _check_ids(parts, file)
     told, notes = happenings(written.events, lab, rows_of(work.ids, named_jobs(written.events)), file)
     told = np.concatenate([work.happenings, told])
+    if written.failures is not None:
+        drawn_seed = scenario.seed if seed is None else seed
+        failing, why = drawn_happenings(
+            lab, written.failures, seed=drawn_seed, until_s=scenario.until_s, first_note=len(notes)
+        )
+        told, notes = np.concatenate([told, failing]), [*notes, *why]
     told = told[np.argsort(told["t"], kind="stable")]
     world = World(
         work.jobs,
@@ -233,7 +241,7 @@ def _drawn(
     """Drawn work for the lab's leaves, over all its clusters together."""
     shape, workload = scenario.shape, scenario.written.workload or {}
     assert shape is not None
-    gpus = tables.clusters["gpus"].astype(np.float64)
+    gpus = tables.clusters["gpus"].astype(np.float64) - np.array(scenario.spare_gpus)
     whole = np.array([[1.0] * len(gpus)] * len(lab.accounts))
     rows = lab.rows()
     for row, account in enumerate(lab.accounts[1:], 1):
