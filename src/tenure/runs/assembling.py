@@ -1,0 +1,194 @@
+"""How does a run come to its gang? Wait for the start, launch into what is reserved, test, begin.
+
+Nothing is launched before a window is active. What is reserved is filled first, across all its windows; nodes
+on demand are asked for only where the file says so: as many as `spill` beside a reservation that is short, or
+the whole gang where no window is left.
+"""
+
+from __future__ import annotations
+
+from tenure.providers.protocol import ON_DEMAND, Window
+from tenure.runs.deciding import Deciding
+from tenure.runs.gang import Patience, asks_of_windows, held, hold_ends
+from tenure.runs.look import Gate, Launch, StartTrainer
+from tenure.runs.state import ASSEMBLING, DONE, PAUSED, RUNNING, STALLED, WAITING
+
+
+def wait(d: Deciding) -> None:
+    """In `waiting` and `stalled`: is there a place, or one to come?"""
+    if d.state.drain_asked:
+        d.enter(PAUSED, "a person asked it to drain")
+        return
+    if d.complete:
+        finish(d)
+        return
+    if d.look.windows is None or d.look.kept is None:
+        return  # nobody knows: nothing is begun
+    places, coming = d.places(), d.coming()
+    if places:
+        d.enter(ASSEMBLING, f"window {places[0].id} is active", on_demand=False)
+    elif coming:
+        d.wake_at(coming[0].start)
+        if d.state.phase == STALLED:
+            d.enter(WAITING, f"window {coming[0].id} starts")
+    elif not d.state.windows:
+        d.alarm("no window", "no window is bought: buy one, and the run starts with it")
+    elif d.pending_extension():
+        d.alarm("extension pending", "an extension is bought and not yet paid: no place until it is")
+    elif d.run.file.fallback == "on-demand":
+        d.enter(ASSEMBLING, "no window is left: the rest on demand", on_demand=True)
+    elif d.state.phase != STALLED:
+        d.enter(STALLED, "work is left and no window: buy one, extend, or allow on-demand")
+    if d.state.phase == STALLED and not (places or coming):
+        d.alarm("nowhere to go", "work is left and no window: buy one, extend, or allow on-demand")
+
+
+def finish(d: Deciding) -> None:
+    """All work is done and verified: nothing is launched any more."""
+    kept = d.kept
+    d.event("run_finished", {"step": kept.step, "tokens": kept.tokens, "verified": True})
+    d.enter(DONE, f"all tokens are in the verified checkpoint of step {kept.step}")
+
+
+def assemble(d: Deciding) -> None:
+    """In `assembling`: ask for what is missing; when all are up, test them and begin."""
+    if d.state.drain_asked:
+        d.enter(PAUSED, "a person asked it to drain")
+        return
+    if d.complete:
+        finish(d)
+        return
+    if d.look.windows is None or d.look.nodes is None:
+        return
+    places = d.places()
+    if d.state.on_demand and places:
+        d.enter(ASSEMBLING, f"window {places[0].id} is active: it is filled first", on_demand=False)
+        return
+    if not d.state.on_demand and not places:
+        d.enter(WAITING, "what is left of the window is too short to begin in")
+        return
+    here = {place.id for place in places} | ({""} if d.state.on_demand or d.run.file.gang.spill else set())
+    unknown = d.state.open_launches
+    abandon(d, [one.token for one in unknown if one.window not in here])
+    again = [Launch(one.token, one.nodes, one.at_least, one.window) for one in unknown if one.window in here]
+    if again:  # sent, answer lost, or never sent: the same token launches once
+        d.acts += again
+        return
+    if d.state.on_demand:
+        _on_demand(d)
+    else:
+        _reserved(d, places)
+
+
+def abandon(d: Deciding, tokens: list[str]) -> None:
+    """Never send these again; nodes that come of them nevertheless are let go, whoever finds them."""
+    for token in tokens:
+        d.event("launch_refused", {"token": token, "code": "abandoned", "message": "no longer wanted"})
+
+
+def _due(d: Deciding) -> bool:
+    """Whether the next round of launches may be made."""
+    due = d.state.last_round + d.run.file.gang.retry if d.state.rounds else float("-inf")
+    d.wake_at(due)
+    return d.now >= due
+
+
+def _launch(d: Deciding, nodes: int, at_least: int, window: str, place: int = 0) -> None:
+    token = f"{d.run.file.run}-{len(d.state.launches) + 1 + place}"
+    body = {"token": token, "count": nodes, "at_least": at_least, "window": window}
+    d.event("launch_intended", body, f"launch/{token}")
+    d.acts.append(Launch(token, nodes, at_least, window))
+
+
+def _reserved(d: Deciding, places: list[Window]) -> None:
+    gang = d.run.file.gang
+    mine = held(d.alive())
+    missing = d.run.nodes - mine.taken
+    if missing <= 0:
+        _begin_when_up(d)
+        return
+    nodes = d.look.nodes or ()
+    asked, short = asks_of_windows(missing, places, nodes, d.look.free, rounds=d.state.rounds)
+    spill = 0
+    if short > 0:
+        room = gang.spill - len(d.of_market(d.alive(), reserved=False))
+        have = d.run.nodes - short
+        if short <= room:
+            spill = short
+        else:
+            text = f"{have} of {d.run.nodes} nodes are free in {_named(places)}; spill allows {gang.spill}"
+            d.alarm("reservation short", text, d.ladder(places[0]).drain)
+    if not _due(d):
+        return
+    for place, ask in enumerate(asked):
+        _launch(d, ask.nodes, ask.at_least, ask.window, place)
+    if spill:
+        _launch(d, spill, spill, "", len(asked))
+
+
+def _named(windows: list[Window]) -> str:
+    return ", ".join(window.id for window in windows)
+
+
+def _on_demand(d: Deciding) -> None:
+    gang = d.run.file.gang
+    mine = held(d.alive())
+    missing = d.run.nodes - mine.taken
+    if missing <= 0:
+        _begin_when_up(d)
+        return
+    if d.now < d.state.paused_until:
+        d.wake_at(d.state.paused_until)
+        d.alarm("phantom gang", "the gang on demand did not come together: all were let go, a pause is made")
+        return
+    waiting = d.of_market(d.up(), reserved=False)
+    since = d.state.assembling_since
+    hours = sum(d.now - max(since, node.launched) for node in waiting) / 3600
+    stalled = d.run.plan.overrun.stall_per_day or d.run.plan.overrun.per_day or 0.0
+    patience = Patience(
+        gang.retry,
+        gang.rounds,
+        gang.hold_cap,
+        d.run.on_demand_node_hour,
+        stalled / 24,
+        min(0.999, max(0.01, gang.success)),
+    )
+    if waiting:
+        d.wake_at(d.now + max(0.0, gang.hold_cap - hours) / len(waiting) * 3600 - d.run.file.poll)
+        if hours * 2 > gang.hold_cap:
+            d.alarm("phantom gang", f"{len(waiting)} nodes have billed {hours:.1f} node-hours while waiting")
+    why = hold_ends(hours, len(waiting), missing, d.state.rounds, d.run.file.poll, patience)
+    if not waiting and d.state.rounds >= gang.rounds:
+        why = f"{d.state.rounds} rounds in a row brought nothing"
+    if why:
+        d.event("launching_paused", {"until": d.now + gang.pause, "why": why})
+        d.alarm("phantom gang", why)
+    elif _due(d):
+        _launch(d, missing, missing if not waiting and d.state.rounds == 0 else 1, "")
+
+
+def _begin_when_up(d: Deciding) -> None:
+    mine = held(d.alive())
+    if mine.broken or mine.stopping or mine.coming or d.look.kept is None:
+        if mine.broken:
+            d.alarm("broken node", f"{', '.join(node.id for node in mine.broken)}: replaced")
+        return
+    nodes = tuple(sorted(node.id for node in mine.ready))
+    windows = tuple(sorted({node.window for node in mine.ready if node.market != ON_DEMAND and node.window}))
+    if d.state.gate_passed != nodes:
+        d.acts.append(Gate(nodes, windows))
+        return
+    attempt = len(d.state.attempts) + 1
+    d.event(
+        "attempt_started",
+        {
+            "attempt": attempt,
+            "nodes": list(nodes),
+            "windows": list(windows),
+            "from_tokens": d.kept.tokens,
+            "from_step": d.kept.step,
+        },
+        f"attempt/{attempt}",
+    )
+    d.enter(RUNNING, f"attempt {attempt} on {len(nodes)} nodes, from step {max(0, d.kept.step)}")
+    d.acts.append(StartTrainer(attempt, nodes))

@@ -1,0 +1,343 @@
+"""How is a run carried to its end? Look, decide, write, act; again and again, by whoever holds its lease.
+
+Everything that is to be done is in the book before it is done, and every act may be repeated: a controller
+that dies at any point is followed by another that reads the book, looks, and goes on. What is decided is
+decided in `decide`, a pure function; this file only looks and acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from tenure.providers.protocol import (
+    ACTIVE,
+    ATTEMPT_TAG,
+    GONE,
+    RUN_TAG,
+    Extension,
+    Node,
+    Offer,
+    ProviderError,
+    Refused,
+    Window,
+)
+from tenure.runs import look as looks
+from tenure.runs.decide import decide
+from tenure.runs.deciding import Deciding
+from tenure.runs.goodput import days_due, tell_day
+from tenure.runs.look import Act, Kept, Look, TrainerSeen
+from tenure.runs.outlook import outlook
+from tenure.runs.parts import Parts, PartSilent
+from tenure.runs.state import ASSEMBLING, DONE, RUNNING, State
+from tenure.runs.words import AlreadyRecorded
+from tenure.settings.run_file import Run
+
+LEASE_S = 120.0
+MOST_TURNS = 12  #: in one step: what follows at once from what was done
+EXTENSION_DAYS = range(1, 8)
+VERIFY_AGAIN_S = 3600.0
+FAR_OFF_SD = 2.0  #: of the plan's belief: the pilot lied
+OVERRUN_TRAP = 0.5  #: a window that is overrun more often than not was bought for the median or less
+
+
+class Clock(Protocol):
+    """Tells the time, and waits."""
+
+    def now(self) -> float: ...
+
+    def wait(self, seconds: float) -> None: ...
+
+
+class HeldByAnother(Exception):
+    """Another controller carries this run: the text says who."""
+
+
+class Verified(NamedTuple):
+    """The newest verified checkpoint, as it was read when the trainer said so."""
+
+    at: float
+    said: tuple[Any, ...]
+    kept: Kept
+
+
+class Controller:
+    """Carries one run. `holder`: its name in the lease."""
+
+    def __init__(self, run: Run, parts: Parts, clock: Clock, holder: str) -> None:
+        self.run, self.parts, self.clock, self.holder = run, parts, clock, holder
+        self.state = State()
+        self.terminates_s = parts.provider.capability.terminates_s
+        self._applied = 0
+        self._verified: Verified | None = None
+        self._nodes: dict[str, Node] = {}
+
+    # --- one carrier -----------------------------------------------------------------------------------
+    def adopt(self) -> None:
+        """Take the run, new or left by another. HeldByAnother while somebody carries it."""
+        if not self.parts.book.claim(self.holder, self._lease_s):
+            raise HeldByAnother(f"{self.run.file.run}: carried by {self.parts.book.holder()}")
+        self._catch_up()
+        if not self.parts.book.events("run_begun"):
+            self._record("run_begun", {"nodes": self.run.nodes, "tokens": self.run.tokens})
+        for window in self.run.file.windows:
+            if window not in self.state.bought:
+                self._record("window_adopted", {"window": window}, f"adopted/{window}")
+
+    def close(self) -> None:
+        """Let go of the run; what trains goes on training."""
+        self.parts.book.let_go()
+
+    @property
+    def _lease_s(self) -> float:
+        return max(LEASE_S, 3 * self.run.file.poll)
+
+    def carry(self) -> State:
+        """Step until the run is done."""
+        while True:
+            wake = self.step()
+            if self.finished:
+                return self.state
+            self.clock.wait(max(0.2, wake - self.clock.now()))
+
+    @property
+    def finished(self) -> bool:
+        """Done, and no node is left that might bill."""
+        return self.state.phase == DONE and not self._nodes and not self.state.releasing
+
+    # --- a step ----------------------------------------------------------------------------------------
+    def step(self) -> float:
+        """Look, decide, write, act, until nothing more follows; when to look again.
+
+        Raises Fenced where another controller has taken the run: stop at once.
+        """
+        self.parts.book.renew(self._lease_s)
+        wake = self.clock.now()
+        for _ in range(MOST_TURNS):
+            self._catch_up()
+            seen = self._look()
+            turn = decide(self.run, self.terminates_s, self.state, seen)
+            for kind, body, key in turn.events:
+                self._record(kind, body, key)
+            for act in turn.acts:
+                self._do(act, seen)
+            wake = turn.wake
+            if not turn.acts and not any(kind == "phase_entered" for kind, _, _ in turn.events):
+                break
+        self._tell_days()
+        return wake
+
+    def _catch_up(self) -> None:
+        for event in self.parts.book.events():
+            if event.number > self._applied:
+                self.state.apply(event)
+                self._applied = event.number
+
+    def _record(self, kind: str, body: Mapping[str, Any], key: str = "") -> bool:
+        try:
+            self.parts.book.record(kind, body, key=key)
+        except AlreadyRecorded:
+            return False  # an earlier controller has written it
+        finally:
+            self._catch_up()
+        return True
+
+    # --- looking ---------------------------------------------------------------------------------------
+    def _look(self) -> Look:
+        parts, state = self.parts, self.state
+        tag = (RUN_TAG, self.run.file.run)
+        windows, nodes = self._windows(), self._nodes_of(tag)
+        live = state.live
+        attempt = live.number if live is not None else 0
+        beats = parts.hook.beats(attempt) if attempt else {}
+        trainer = self._trainer(attempt) if attempt else None
+        ended = trainer is not None and trainer.state == looks.ENDED
+        return Look(
+            at=self.clock.now(),
+            windows=windows,
+            nodes=nodes,
+            extensions=self._extensions(windows or ()),
+            free=self._free(windows or (), nodes),
+            trainer=trainer,
+            beats=beats,
+            kept=self._kept(beats, ended or state.phase != RUNNING),
+            computing_s=parts.hook.computing_s(attempt) if attempt else 0.0,
+            request_told=parts.hook.request() if attempt else None,
+            window_told=parts.hook.window() if attempt else None,
+        )
+
+    def _windows(self) -> Sequence[Window] | None:
+        if not self.state.bought:
+            return []
+        try:
+            return self.parts.provider.windows(ids=self.state.bought)
+        except ProviderError:
+            return None
+
+    def _nodes_of(self, tag: tuple[str, str]) -> Sequence[Node] | None:
+        try:
+            found = [node for node in self.parts.provider.nodes(tag) if node.state != GONE]
+        except ProviderError:
+            return None
+        self._nodes = {node.id: node for node in found}
+        return found
+
+    def _extensions(self, windows: Sequence[Window]) -> list[Extension]:
+        """Asked only where some were bought."""
+        found: list[Extension] = []
+        for window in windows:
+            if window.id in self.state.extended:
+                try:
+                    found += self.parts.provider.extensions(window)
+                except ProviderError:
+                    continue
+        return found
+
+    def _free(self, windows: Sequence[Window], nodes: Sequence[Node] | None) -> dict[str, int]:
+        """Asked only while nodes are wanted, or are billed on demand."""
+        outside = any(not node.window for node in nodes or ())
+        if self.state.phase != ASSEMBLING and not outside:
+            return {}
+        found = {}
+        for window in windows:
+            if window.state == ACTIVE:
+                try:
+                    found[window.id] = self.parts.provider.health(window).free
+                except ProviderError:
+                    continue
+        return found
+
+    def _trainer(self, attempt: int) -> TrainerSeen | None:
+        try:
+            return self.parts.trainer.seen(attempt)
+        except PartSilent:
+            return None
+
+    def _kept(self, beats: Mapping[int, looks.Beat], anew: bool) -> Kept | None:
+        """The newest verified checkpoint: read again when a rank says it has committed one, or to be sure."""
+        said = (len(self.state.attempts), max((beat.committed_step for beat in beats.values()), default=-1))
+        now, known = self.clock.now(), self._verified
+        if not anew and known is not None and known.said == said and now - known.at < VERIFY_AGAIN_S:
+            return known.kept
+        try:
+            kept = self.parts.shelf.newest()
+        except PartSilent:
+            return None
+        self._verified = Verified(now, said, kept)
+        return kept
+
+    # --- acting ----------------------------------------------------------------------------------------
+    def _do(self, act: Act, seen: Look) -> None:
+        match act:
+            case looks.Launch():
+                self._launch(act, seen)
+            case looks.Release():
+                self._release(act)
+            case looks.StartTrainer():
+                self._start(act)
+            case looks.StopTrainer():
+                self._stop(act)
+            case looks.AskTrainer():
+                self.parts.hook.ask(act.body)
+            case looks.TellWindow():
+                self.parts.hook.tell_window(act.body)
+            case looks.Gate():
+                self._gate(act, seen)
+            case looks.Forecast():
+                self._forecast(act, seen)
+            case looks.Extend():
+                pass
+            case looks.Sound():
+                self.parts.sound(act)
+
+    def _launch(self, act: looks.Launch, seen: Look) -> None:
+        window = next((one for one in seen.windows or () if one.id == act.window), None)
+        tags = {RUN_TAG: self.run.file.run, ATTEMPT_TAG: str(len(self.state.attempts) + 1)}
+        try:
+            got = self.parts.provider.launch(act.token, act.nodes, act.at_least, window, tags)
+        except Refused as refused:
+            body = {"token": act.token, "code": refused.code, "message": refused.message}
+            self._record("launch_refused", body)
+        except ProviderError:
+            return  # not sent, or unclear: the same token again at the next look
+        else:
+            self._record("launched", {"token": act.token, "got": len(got), "nodes": [one.id for one in got]})
+
+    def _release(self, act: looks.Release) -> None:
+        try:
+            self.parts.provider.terminate(act.nodes)
+        except ProviderError as failed:
+            self._record("release_failed", {"nodes": list(act.nodes), "said": str(failed)})
+
+    def _start(self, act: looks.StartTrainer) -> None:
+        nodes = [self._nodes[node] for node in act.nodes if node in self._nodes]
+        try:
+            self.parts.trainer.start(act.attempt, nodes)
+        except PartSilent:
+            return  # it is seen as absent, and started at the next look
+
+    def _stop(self, act: looks.StopTrainer) -> None:
+        try:
+            self.parts.trainer.stop(act.attempt)
+        except PartSilent:
+            return
+
+    def _gate(self, act: looks.Gate, seen: Look) -> None:
+        if self.parts.gate is None:
+            self._record("gate_passed", {"nodes": list(act.nodes), "text": "nothing is tested"})
+            return
+        nodes = [self._nodes[node] for node in act.nodes if node in self._nodes]
+        windows = [one for one in seen.windows or () if one.id in act.windows]
+        gated = self.parts.gate(nodes, windows)
+        if gated.passed:
+            self._record("gate_passed", {"nodes": list(act.nodes), "text": gated.text})
+        else:
+            self._record(
+                "gate_failed", {"nodes": list(act.nodes), "text": gated.text, "slow": list(gated.slow)}
+            )
+
+    def _forecast(self, act: looks.Forecast, seen: Look) -> None:
+        d = Deciding(self.run, self.terminates_s, self.state, seen)
+        window = d.window(act.window)
+        if window is None:
+            return
+        left = d.ladder(window).drain - d.now
+        for coming in d.coming():
+            left += max(0.0, d.ladder(coming).drain - coming.start)
+        offers = self._offers(window) if self.run.file.extend and not d.pending_extension() else []
+        told = outlook(self.run, self.state, d.now, tokens=d.reached(), left_s=left, offers=offers)
+        self._record("forecast_made", {"due": act.due, "window": window.id, **told}, f"forecast/{act.due}")
+        chosen = next((offer for offer in offers if offer.id == told.get("extend")), None)
+        if chosen is not None:
+            self._want(window, chosen, told)
+
+    def _offers(self, window: Window) -> list[Offer]:
+        found: dict[str, Offer] = {}
+        for days in EXTENSION_DAYS:
+            try:
+                for offer in self.parts.provider.extension_offers(window, 24 * days):
+                    found[offer.id] = offer
+            except ProviderError:
+                break
+        return list(found.values())
+
+    def _want(self, window: Window, offer: Offer, told: Mapping[str, Any]) -> None:
+        body = {
+            "offer": offer.id,
+            "window": window.id,
+            "days": told["extend_days"],
+            "fee": str(offer.fee),
+            "currency": offer.currency,
+            "saves": told["cost_without"] - told["cost"],
+        }
+        self._record("extension_wanted", body, f"extension/{offer.id}")
+        if self.parts.extend is None:
+            return
+        bought = self.parts.extend(window, offer)
+        self._record("extension_tried", {"offer": offer.id, "state": bought.state, "text": bought.text})
+
+    def _tell_days(self) -> None:
+        kept = self._verified.kept.tokens if self._verified is not None else 0.0
+        for day in days_due(self.state, self.clock.now()):
+            told = tell_day(self.run, self.state, self.parts.hook, day, max(0.0, kept))
+            self._record("day_told", told, f"day/{day}")

@@ -1,0 +1,30 @@
+"""By when must a run in a window have saved, and by when must it have left?
+
+The ladder hangs from the instant at which the provider begins to take nodes down (`term`), by the *measured*
+time of a save (its 99th percentile) and of a step:
+
+    checkpoint = term - margin - 2·save      save and go on: if the last save fails, this one is young
+    drain      = term - margin - save - step save once more at the next step boundary, and leave
+
+A warning by the provider plays no part: it may come too late for the save, or not at all.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Ladder(NamedTuple):
+    """Instants, epoch seconds."""
+
+    checkpoint: float
+    drain: float
+    term: float
+    end: float  #: until which the window is paid
+
+
+def ladder(end: float, terminates_s: float, *, margin_s: float, save_s: float, step_s: float) -> Ladder:
+    """The deadlines of a window. `terminates_s`: before its end, nodes are taken down."""
+    term = end - terminates_s
+    drain = term - margin_s - save_s - step_s
+    return Ladder(min(drain, term - margin_s - 2 * save_s), drain, term, end)

@@ -1,0 +1,143 @@
+"""What does a controller see at one instant? Everything as it *is*; None where nobody answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tenure.providers.protocol import Extension, Node, Window
+
+ABSENT, UNDER_WAY, ENDED = "absent", "running", "ended"
+
+
+class Beat(NamedTuple):
+    """The newest heartbeat of a rank."""
+
+    rank: int
+    attempt: int
+    at: float  #: epoch seconds, by its own clock
+    step: int
+    tokens: float  #: of the whole run, the newest step included
+    step_s: float = 0.0
+    state: str = ""
+    committed_step: int = -1
+    committed_tokens: float = 0.0
+    save_p99_s: float = 0.0
+    answered: str = ""  #: id of the newest request it has acted on
+
+
+class TrainerSeen(NamedTuple):
+    """The newest attempt's processes."""
+
+    state: str  #: ABSENT, UNDER_WAY or ENDED
+    exit_code: int | None = None
+    done: bool = False  #: it says itself that all its work is done
+    detail: str = ""
+
+
+class Kept(NamedTuple):
+    """The newest verified checkpoint."""
+
+    step: int
+    tokens: float
+    attempt: int = 0
+
+
+NOTHING_KEPT = Kept(-1, 0.0)
+
+
+class Look(NamedTuple):
+    """One look at the world."""
+
+    at: float
+    windows: Sequence[Window] | None
+    nodes: Sequence[Node] | None
+    extensions: Sequence[Extension]  #: of the windows the run is in
+    free: Mapping[str, int]  #: by window: nodes a launch would get; absent where not asked
+    trainer: TrainerSeen | None
+    beats: Mapping[int, Beat]  #: of the newest attempt, by rank
+    kept: Kept | None  #: None: the store does not answer, or holds nothing that verifies where it should
+    computing_s: float  #: of the newest attempt, so far
+    request_told: Mapping[str, Any] | None  #: what lies in the hook folder
+    window_told: Mapping[str, Any] | None
+
+
+class Launch(NamedTuple):
+    """Ask for nodes; the same token launches once."""
+
+    token: str
+    nodes: int
+    at_least: int
+    window: str  #: id; "" = on demand
+
+
+class Release(NamedTuple):
+    """Let nodes go. May be repeated."""
+
+    nodes: tuple[str, ...]
+
+
+class StartTrainer(NamedTuple):
+    """Start an attempt on these nodes. May be repeated."""
+
+    attempt: int
+    nodes: tuple[str, ...]
+
+
+class StopTrainer(NamedTuple):
+    """End an attempt's processes. May be repeated."""
+
+    attempt: int
+
+
+class AskTrainer(NamedTuple):
+    """Put a request into the hook folder."""
+
+    body: Mapping[str, Any]
+
+
+class TellWindow(NamedTuple):
+    """Put the window and its deadlines into the hook folder."""
+
+    body: Mapping[str, Any]
+
+
+class Gate(NamedTuple):
+    """Test the gang before it trains."""
+
+    nodes: tuple[str, ...]
+    windows: tuple[str, ...]
+
+
+class Forecast(NamedTuple):
+    """Forecast again; `due` names why."""
+
+    due: str
+    window: str
+
+
+class Extend(NamedTuple):
+    """Buy what was found worth it, once whoever must has said yes."""
+
+    offer: str
+
+
+class Sound(NamedTuple):
+    """Tell people of an alarm."""
+
+    mode: str
+    text: str
+    left_s: float | None
+
+
+Act = (
+    Launch | Release | StartTrainer | StopTrainer | AskTrainer | TellWindow | Gate | Forecast | Extend | Sound
+)
+
+
+class Turn(NamedTuple):
+    """What a look leads to: written first, then done."""
+
+    events: list[tuple[str, dict[str, Any], str]]  #: kind, body, key
+    acts: list[Act]
+    wake: float  #: look again then, at the latest

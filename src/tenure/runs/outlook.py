@@ -1,0 +1,63 @@
+"""Will the run end within its window, and is more of it worth its price? What was seen, put to the planner.
+
+Only money still to be spent counts. Windows that are bought and still to come are paid: their usable time
+counts like what is left of this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tenure.planner.forecast import Extension, Seen, believe, choices, choose, remaining
+from tenure.planner.forecast_answer import mean_overrun
+from tenure.planner.of_file import run_of
+from tenure.planner.run_model import NeverEnds
+from tenure.providers.protocol import Offer
+from tenure.runs.state import State
+from tenure.settings.run_file import Run
+
+DAY_S, HOUR_S = 86400.0, 3600.0
+
+
+def trained_hours(state: State, now: float) -> float:
+    """Wall hours from each attempt's beginning to its end: time between windows left out."""
+    return sum((attempt.ended or now) - attempt.started for attempt in state.attempts) / HOUR_S
+
+
+def outlook(
+    run: Run, state: State, now: float, *, tokens: float, left_s: float, offers: Sequence[Offer]
+) -> dict[str, Any]:
+    """A forecast's event. `left_s`: usable seconds of windows that are paid. `offers`: extensions on sale."""
+    model, _ = run_of(run.plan)
+    hours = trained_hours(state, now)
+    seen = Seen(hours, state.failures, tokens)
+    told: dict[str, Any] = {"hours": hours, "failures": state.failures, "tokens": tokens}
+    try:
+        believed = believe(model, seen, daily_sd=run.file.daily_sd)
+        rest = remaining(model, believed)
+    except (ValueError, NeverEnds) as cannot:
+        return {**told, "cannot": str(cannot), "extend": "", "warnings": [str(cannot)]}
+    extensions = [Extension(one.length_s / DAY_S, float(one.fee), one.id) for one in offers]
+    judged = choices(rest, left_s / DAY_S, mean_overrun(run.plan), extensions)
+    chosen = choose(judged)
+    none = judged[0]
+    prior, posterior = model.speed, believed.speed
+    away = abs(posterior.mean - prior.mean) / prior.sd if prior.sd > 0 else 0.0
+    return {
+        **told,
+        "speed": posterior.mean,
+        "speed_sd": posterior.sd,
+        "away_sd": away,
+        "rate": believed.rate.per_node_day,
+        "left_days": left_s / DAY_S,
+        "rest_days": None if rest is None else rest.mean,
+        "p_overrun": none.p_overrun,
+        "expected_overrun_days": none.expected_overrun_days,
+        "cost_without": none.cost,
+        "cost": chosen.cost,
+        "extend": chosen.extension.id,
+        "extend_days": chosen.extension.days,
+        "extend_fee": str(next((one.fee for one in offers if one.id == chosen.extension.id), 0)),
+        "offers": len(offers),
+    }

@@ -1,0 +1,260 @@
+"""What is done while a run trains? Watch it, ask for saves by the clock, leave in time, and say how it ended.
+
+The last save of a window is asked for by the deadline ladder, never by a provider's warning. An extension
+that is bought and not paid by then counts as failed; where it is paid later, the window is a place again. The
+trainer holds the same deadlines itself, so what is asked here late or not at all is done there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.planner.forecast_answer import ASKED_AT
+from tenure.providers.protocol import RUNNING, STARTING, Window
+from tenure.runs.assembling import finish
+from tenure.runs.deciding import Deciding
+from tenure.runs.look import (
+    ABSENT,
+    ENDED,
+    AskTrainer,
+    Forecast,
+    StartTrainer,
+    StopTrainer,
+    TellWindow,
+    TrainerSeen,
+)
+from tenure.runs.state import (
+    ASSEMBLING,
+    CUT_OFF,
+    DRAINED,
+    DRAINING,
+    EXIT_INCOMPLETE,
+    FAILED,
+    FINISHED,
+    INCOMPLETE,
+    PAUSED,
+    WAITING,
+    Attempt,
+)
+
+DAY_S, HOUR_S = 86400.0, 3600.0
+
+
+def train(d: Deciding) -> None:
+    """In `running` and `draining`."""
+    live = d.live
+    if live is None:  # its end is written; where it goes on was not
+        leave(d, "the attempt has ended")
+        return
+    tell_window(d, live)
+    note_beats(d, live)
+    trainer = d.look.trainer
+    rungs = d.term()
+    if trainer is not None and trainer.state == ENDED:
+        ended(d, live, trainer)
+        return
+    if rungs is not None and d.now >= rungs.term:
+        d.acts.append(StopTrainer(live.number))
+        end(d, live, CUT_OFF, "the window's end came first")
+        return
+    if d.complete and d.state.request is None:
+        ask(d, "drain", "all tokens are in a verified checkpoint", d.now + HOUR_S)
+    gone = lost_nodes(d, live)
+    if gone:
+        d.acts.append(StopTrainer(live.number))
+        end(d, live, FAILED, f"{', '.join(gone[:4])} lost")
+        return
+    if trainer is not None and trainer.state == ABSENT:
+        d.acts.append(StartTrainer(live.number, live.nodes))
+    if watch(d, live):
+        return
+    deadlines(d, live)
+    if d.state.phase != DRAINING:
+        forecasts(d)
+
+
+def tell_window(d: Deciding, live: Attempt) -> None:
+    """The trainer's own copy of the deadlines, anew where they have moved."""
+    rungs = d.term()
+    body: dict[str, Any] = {"run": d.run.file.run, "attempt": live.number, "window": ",".join(live.windows)}
+    if rungs is not None:
+        body |= {"checkpoint_at": rungs.checkpoint, "drain_at": rungs.drain, "ends_at": rungs.term}
+    else:
+        body |= {"checkpoint_at": None, "drain_at": None, "ends_at": None}
+    if d.look.window_told != body:
+        d.acts.append(TellWindow(body))
+
+
+def note_beats(d: Deciding, live: Attempt) -> None:
+    """First step, and the time of saves and steps: what the deadlines hang from."""
+    beats = d.look.beats.values()
+    if not beats:
+        return
+    if live.first_beat is None and min(beat.step for beat in beats) > 0:
+        d.event("attempt_stepped", {"attempt": live.number})
+    save = max(beat.save_p99_s for beat in beats)
+    step = max(beat.step_s for beat in beats)
+    known = d.state.save_s or 0.0
+    if save > known * 1.01 or step > d.state.step_s * 1.2:
+        d.event("save_measured", {"save_s": max(save, known) or d.save_s, "step_s": step})
+
+
+def lost_nodes(d: Deciding, live: Attempt) -> list[str]:
+    """Nodes of the attempt that are gone or going; none where the provider is silent."""
+    if d.look.nodes is None:
+        return []
+    up = {node.id for node in d.look.nodes if node.state in (STARTING, RUNNING) and node.healthy is not False}
+    return [node for node in live.nodes if node not in up]
+
+
+def watch(d: Deciding, live: Attempt) -> bool:
+    """Steps that stop. True where the attempt was ended for it."""
+    alarms, beats = d.run.file.alarms, d.look.beats.values()
+    if not beats:
+        began_by = live.started + d.run.file.gang.start_within
+        d.wake_at(began_by)
+        if d.now >= began_by:
+            d.alarm("no heartbeat", f"attempt {live.number} has not stepped for {d.now - live.started:.0f} s")
+            d.acts.append(StopTrainer(live.number))
+            end(d, live, FAILED, "no heartbeat")
+            return True
+        return False
+    newest = max(beat.at for beat in beats)
+    slowest = min(beats, key=lambda beat: (beat.step, beat.at))
+    still = d.now - newest
+    if still >= alarms.stall:
+        where = f"rank {slowest.rank} is at step {slowest.step} ({slowest.state or 'silent'})"
+        text = f"no step for {still:.0f} s: {where}"
+        d.alarm("stall", text, newest + alarms.silent)
+    d.wake_at(newest + alarms.stall)
+    if still >= alarms.silent and d.state.phase != DRAINING:
+        d.acts.append(StopTrainer(live.number))
+        end(d, live, FAILED, f"silent for {still:.0f} s")
+        return True
+    return False
+
+
+def deadlines(d: Deciding, live: Attempt) -> None:
+    """Ask for saves and the drain when they are due."""
+    rungs = d.term()
+    if rungs is not None:
+        for instant in (rungs.checkpoint, rungs.drain, rungs.term):
+            d.wake_at(instant)
+    asked = d.state.request or {}
+    if asked.get("kind") == "drain":
+        if d.look.request_told is None or d.look.request_told.get("id") != asked["id"]:
+            d.acts.append(AskTrainer(asked))
+        return
+    margin = d.run.file.deadlines.margin
+    if d.state.drain_asked:
+        ask(d, "drain", "a person asked for it", d.now + 2 * d.save_s + margin)
+    elif rungs is not None and d.now >= rungs.drain:
+        pending = "; the extension is not paid" if d.pending_extension() else ""
+        ask(d, "drain", f"the window ends{pending}", rungs.term - margin)
+    elif rungs is None and d.places():
+        ask(d, "drain", f"window {d.places()[0].id} is active: on-demand ends", d.now + 2 * d.save_s + margin)
+    elif rungs is not None and d.now >= rungs.checkpoint and asked.get("until") != rungs.end:
+        ask(d, "checkpoint", "the window's end is near", rungs.drain, until=rungs.end)
+    elif asked and (d.look.request_told is None or d.look.request_told.get("id") != asked["id"]):
+        d.acts.append(AskTrainer(asked))
+
+
+def ask(d: Deciding, kind: str, reason: str, deadline: float, until: float | None = None) -> None:
+    """Write a request and put it where the trainer looks."""
+    live = d.live
+    assert live is not None
+    which = f"{kind}-{live.number}-{int(deadline)}"
+    body = {"id": which, "kind": kind, "deadline": deadline, "reason": reason, "until": until}
+    d.event("trainer_asked", body)
+    d.acts.append(AskTrainer(body))
+    if kind == "drain":
+        d.enter(DRAINING, reason)
+
+
+def forecasts(d: Deciding) -> None:
+    """Each day, at fixed parts of the window, and each hour of its last day."""
+    live, began = d.live, d.state.began
+    if live is None or began is None or not live.windows:
+        return
+    known = [found for which in live.windows if (found := d.window(which))]
+    if not known:
+        return
+    window = min(known, key=lambda one: one.end)
+    due = due_forecast(window, began, d.now, d.ladder(window).drain)
+    if due and due not in d.state.forecasts:
+        d.acts.append(Forecast(due, window.id))
+    day = began + (int((d.now - began) / DAY_S) + 1) * DAY_S
+    d.wake_at(day)
+    for part in ASKED_AT:
+        d.wake_at(window.start + part * (window.end - window.start))
+
+
+def due_forecast(window: Window, began: float, now: float, drain: float) -> str:
+    """The newest forecast that is due by now; "" where none is."""
+    if now >= drain:
+        return ""
+    days = int((now - began) / DAY_S)
+    due = [(began + days * DAY_S, f"day {days}")] if days else []
+    length = window.end - window.start
+    due += [(window.start + part * length, f"{part:.0%} of {window.id}") for part in ASKED_AT]
+    hours = int((drain - now) / HOUR_S)
+    if hours < 24 and drain - now < 0.5 * length:
+        which = f"{hours + 1} h before the end of {window.id} at {window.end:.0f}"
+        due.append((drain - (hours + 1) * HOUR_S, which))
+    past = [one for one in due if one[0] <= now]
+    return max(past)[1] if past else ""
+
+
+def ended(d: Deciding, live: Attempt, trainer: TrainerSeen) -> None:
+    """The trainer's processes are gone: how did it end?"""
+    asked = d.state.request or {}
+    if d.look.kept is None:
+        d.alarm("store silent", "the trainer has ended, and what it saved is not known")
+        return
+    if trainer.done or d.complete:
+        end(d, live, FINISHED if d.complete else FAILED, "it says that all is done")
+    elif trainer.exit_code == 0:
+        end(d, live, DRAINED, str(asked.get("reason") or "it drained by itself"))
+    elif trainer.exit_code == EXIT_INCOMPLETE:
+        end(d, live, INCOMPLETE, "it left without its last save")
+    else:
+        rungs = d.term()
+        late = rungs is not None and d.now >= rungs.drain
+        end(d, live, CUT_OFF if late else FAILED, trainer.detail or f"exit {trainer.exit_code}")
+
+
+def end(d: Deciding, live: Attempt, how: str, why: str) -> None:
+    """Write the attempt's end, judge its last save, and go on."""
+    reached = d.reached()
+    body = {"attempt": live.number, "end": how, "why": why, "tokens": reached}
+    d.event("attempt_ended", {**body, "kept": d.kept.tokens, "computing_s": d.look.computing_s})
+    if how in (DRAINED, INCOMPLETE, CUT_OFF) and reached > d.kept.tokens + 0.5:
+        lost = reached - d.kept.tokens
+        text = (
+            f"attempt {live.number} ended ({how}) and {lost:,.0f} tokens past step {d.kept.step} "
+            "are in no verified checkpoint"
+        )
+        d.alarm("lost final checkpoint", text)
+    if how == FINISHED:
+        finish(d)
+    elif how == FAILED:
+        rungs = d.term()
+        on_demand = not live.windows
+        if not on_demand and rungs is not None and d.now + d.run.file.deadlines.least > rungs.drain:
+            leave(d, f"attempt {live.number} failed too near the window's end to begin again")
+        else:
+            d.enter(ASSEMBLING, f"attempt {live.number} failed: {why}", on_demand=on_demand)
+    else:
+        leave(d, f"attempt {live.number}: {how}")
+
+
+def leave(d: Deciding, why: str) -> None:
+    """Leave the place for good, unless it grows."""
+    last = d.state.attempts[-1]
+    for which in last.windows:
+        window = d.window(which)
+        if window is not None and d.state.spent.get(which, 0.0) < window.end:
+            rungs = d.ladder(window)
+            if d.now + d.run.file.deadlines.least > rungs.drain:
+                d.event("window_left", {"window": which, "end": window.end})
+    d.enter(PAUSED if d.state.drain_asked else WAITING, why)
