@@ -40,6 +40,7 @@ from tenure.runs.signing import (
     Changed,
     NeedsPerson,
     NotAllowed,
+    NotYet,
     Plan,
     Rules,
     check,
@@ -180,13 +181,14 @@ def settle(book: Book, provider: Provider, intended: Event, rules: Rules, clock:
     """
     What became of an intent whose answer is not known: read it, for `settle_s` at most; never send.
 
-    Raises NeedsPerson where it is not seen by then, or more than one thing could be it.
+    Raises NeedsPerson where it is not seen by then, or more than one thing could be it; NotYet where `rules`
+    say not to wait.
     """
     intent = intended.body["intent"]
     outcome = outcome_of(book, intent)
     if outcome is not None and outcome.kind == MADE:
         return _bought(outcome)
-    until = clock.now() + rules.settle_s
+    until = (clock.now() if rules.waits else intended.at) + rules.settle_s
     said, looks = "nobody answered", 0
     while True:
         try:
@@ -199,6 +201,8 @@ def settle(book: Book, provider: Provider, intended: Event, rules: Rules, clock:
             return _made(book, intent, *found, adopted=True)
         if clock.now() >= until:
             break
+        if not rules.waits:
+            raise NotYet(f"{intent}: {said}; it is looked for again")
         clock.wait(rules.look_s)
     told = {"intent": intent, "looks": looks, "said": said}
     _write(book, ABSENT, told, f"absent/{intent}")

@@ -5,9 +5,11 @@ changes is another plan. Signatures are HMACs over the digest, the person and th
 the database by hand approves nothing. Above a set sum a second person must sign, who is not the first.
 
     BuyingError
-    ├── NotAllowed   no signature, no second person, over the budget, the offer does not fit the run
-    ├── Changed      the offer is gone or not what was signed
-    └── NeedsPerson  sent, and nobody knows whether it was bought: a person must look
+    ├── NotAllowed      over the budget, sold already, the offer does not fit the run
+    │   └── NotSigned   a person, or a second one, has yet to sign
+    ├── NotYet          sent, outcome not known: it is looked for again, by whoever asks next
+    ├── Changed         the offer is gone or not what was signed
+    └── NeedsPerson     sent, and nobody knows whether it was bought: a person must look
 """
 
 from __future__ import annotations
@@ -39,6 +41,14 @@ class NotAllowed(BuyingError):
     """Nobody who may has said yes, it is over the budget, or it does not fit the run."""
 
 
+class NotSigned(NotAllowed):
+    """Not enough people have signed."""
+
+
+class NotYet(BuyingError):
+    """It was sent and is not seen so far; it is not sent again."""
+
+
 class Changed(BuyingError):
     """The offer is gone, or is not what was signed."""
 
@@ -56,6 +66,7 @@ class Rules(NamedTuple):
     settle_s: float = 900.0  #: a purchase whose answer was lost is looked for so long
     look_s: float = 15.0  #: between two looks
     skew_s: float = 300.0  #: clocks of two machines may differ by so much
+    waits: bool = True  #: for an outcome that is not known; False: one look, and NotYet
 
 
 class Plan(NamedTuple):
@@ -186,7 +197,7 @@ def check(book: Book, plan: Plan, rules: Rules) -> None:
         have = f"signed by {', '.join(people)}" if people else "signed by nobody"
         more = "a second person" if people else f"{want} {'people' if want > 1 else 'person'}"
         fee = f"{plan.offer.fee} {plan.offer.currency}"
-        raise NotAllowed(f"{fee} needs {more} to sign (above {rules.two_above}: two); {have}")
+        raise NotSigned(f"{fee} needs {more} to sign (above {rules.two_above}: two); {have}")
     budget = plan.budget if rules.budget is None else min(plan.budget, rules.budget)
     before = spent(book, plan.offer.currency)
     if before + plan.offer.fee > budget:

@@ -27,12 +27,21 @@ class Server:
     """A running server; `close` ends it. `url` is the endpoint."""
 
     def __init__(self, world: World, port: int = 0, *, hang_s: float = HANG_S) -> None:
-        self.world = world
         self._closing = threading.Event()
-        handler = type("Handler", (_Handler,), {"world": world, "closing": self._closing, "hang_s": hang_s})
+        handler = type("Handler", (_Handler,), {"closing": self._closing, "hang_s": hang_s})
         self._http = _Http(("127.0.0.1", port), handler)
+        self._http.world = world
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
+
+    @property
+    def world(self) -> World:
+        """The cloud behind it; another may be put in its place."""
+        return self._http.world
+
+    @world.setter
+    def world(self, world: World) -> None:
+        self._http.world = world
 
     @property
     def url(self) -> str:
@@ -54,6 +63,7 @@ class Server:
 
 
 class _Http(ThreadingHTTPServer):
+    world: World
     daemon_threads = True
     allow_reuse_address = True
     block_on_close = False
@@ -66,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     timeout = HANG_S
-    world: World
+    server: _Http
     closing: threading.Event
     hang_s: float
 
@@ -76,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(size).decode("utf-8", "replace")
         try:
             action, asked = wire.parse(body)
-            status, text = 200, wire.answer(action, call(self.world, action, asked))
+            status, text = 200, wire.answer(action, call(self.server.world, action, asked))
         except Ec2Error as no:
             status, text = no.status, wire.refusal(no)
         except NoAnswer as silent:
