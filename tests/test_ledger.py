@@ -249,6 +249,47 @@ def test_an_answer_is_given_in_a_turn_and_ends_the_wait_for_it(ledger: Ledger, l
         ledger.answer(77)
 
 
+def test_who_has_just_asked_costs_the_database_nothing_until_the_answer_is_told(
+    ledger: Ledger, lease: Lease
+) -> None:
+    (number,) = ledger.ask([asked(key="k")])
+    statements: list[str] = []
+    sqlalchemy_event.listen(
+        ledger._db.engine, "before_cursor_execute", lambda *told: statements.append(str(told[2]))
+    )
+    answer = Answer(number, True, {"job": "1"})
+    told: list[Answer | None] = []
+    waiting = threading.Thread(target=lambda: told.append(ledger.wait_answer(number, 30.0)))
+    waiting.start()
+    time.sleep(0.05)
+    assert statements == []
+    ledger.record(bare_turn(1, answers=[answer]), lease)
+    waiting.join()
+    assert told == [answer]
+    assert not [one for one in statements if one.startswith("SELECT") and "answer" in one.split("FROM")[0]]
+    assert ledger.wait_answer(number, 0.0) == answer
+
+
+def test_many_who_ask_at_once_are_written_in_few_transactions(ledger: Ledger) -> None:
+    begun: list[object] = []
+    sqlalchemy_event.listen(ledger._db.engine, "commit", begun.append)
+    numbers: list[int] = []
+    gate = threading.Barrier(40)
+
+    def one(nth: int) -> None:
+        gate.wait()
+        numbers.extend(ledger.ask([asked(key=f"many {nth}", nth=nth)]))
+
+    threads = [threading.Thread(target=one, args=(nth,)) for nth in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(numbers) == list(range(1, 41))
+    assert len(begun) <= 20
+    assert sorted(command.asked.body["nth"] for command in ledger.unanswered(100)) == list(range(40))
+
+
 def test_an_answer_given_by_another_server_is_found(ledger: Ledger, lease: Lease, record_url: str) -> None:
     (number,) = ledger.ask([asked()])
     other = open_ledger(record_url)

@@ -286,13 +286,14 @@ def test_two_servers_that_both_believe_they_lead_write_one_row_of_turns(record_u
     """Each takes the lead whenever it may and writes until it is refused; time runs differently for them."""
     wrong: list[BaseException] = []
     written: list[int] = []
+    led: set[str] = set()
 
     def serve(name: str, speed: float) -> None:
         ledger = open_ledger(record_url)
         began = time.monotonic()
         try:
             lease = None
-            while len(written) < 150:
+            while (len(written) < 150 or len(led) < 2) and time.monotonic() - began < 60:
                 lease = lease or ledger.lead(name, (time.monotonic() - began) * speed, 0.05)
                 if lease is None:
                     continue
@@ -300,6 +301,7 @@ def test_two_servers_that_both_believe_they_lead_write_one_row_of_turns(record_u
                     turn = ledger.last_turn() + 1
                     ledger.record(turn_row(turn, patch={"turn": turn}), lease)
                     written.append(turn)
+                    led.add(name)
                 except NotTheLeader:
                     lease = None
         except BaseException as error:

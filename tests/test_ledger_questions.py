@@ -9,6 +9,7 @@ import pytest
 
 from tenure.ledger.ledger import Ledger, open_ledger
 from tenure.ledger.records import Lease, NodeEntry, Note, TokenRow
+from tenure.ledger.tokens import HOLDS_S, Bearers
 from turn_rows import bare_turn, event, job_row
 
 # --- jobs -----------------------------------------------------------------------------------------
@@ -160,6 +161,25 @@ def test_a_token_tells_who_bears_it_until_it_expires_or_is_revoked(ledger: Ledge
     assert ledger.who(root, 150.0) is None
     assert ledger.revoke(second.digest, 170.0)
     assert ledger.tokens()[1].revoked == 160.0
+
+
+def test_a_token_is_looked_up_once_a_second_and_one_revoked_here_opens_nothing_at_once(
+    ledger: Ledger,
+) -> None:
+    now = [0.0]
+    bearers = Bearers(ledger._db, lambda: now[0])
+    text = ledger.create_token("ann", expires=200.0, created=100.0)
+    (row,) = ledger.tokens()
+    assert bearers.known(text, 150.0) is None
+    assert bearers.who(text, 150.0) == row == bearers.known(text, 150.0)
+    assert bearers.known(text, 200.0) is None  # it has expired, whatever is remembered
+    assert ledger.who(text, 150.0) == row == ledger.known_bearer(text, 150.0)
+    ledger.revoke(row.digest, 160.0)
+    assert ledger.known_bearer(text, 161.0) is None
+    assert ledger.who(text, 161.0) is None
+    assert bearers.who(text, 161.0) == row  # as another server knows it …
+    now[0] = HOLDS_S
+    assert bearers.who(text, 161.0) is None  # … for a second
 
 
 def test_of_a_token_only_a_hash_is_kept(sqlite_url: str) -> None:

@@ -57,6 +57,7 @@ class Ledger:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._inbox = Inbox(db)
+        self._bearers = tokens.Bearers(db)
 
     def close(self) -> None:
         self._db.engine.dispose()
@@ -203,10 +204,17 @@ class Ledger:
         return tokens.create_token(self._db, user, admin, expires, note, created)
 
     def who(self, token_text: str, now: float) -> TokenRow | None:
-        return tokens.who(self._db, token_text, now)
+        return self._bearers.who(token_text, now)
+
+    def known_bearer(self, token_text: str, now: float) -> TokenRow | None:
+        """As `who`, without asking the database: None too where it is not known without."""
+        return self._bearers.known(token_text, now)
 
     def tokens(self) -> list[TokenRow]:
         return tokens.tokens(self._db)
 
     def revoke(self, digest: str, at: float, by: str = "") -> bool:
-        return tokens.revoke(self._db, digest, at, by)
+        try:
+            return tokens.revoke(self._db, digest, at, by)
+        finally:
+            self._bearers.forget()

@@ -87,8 +87,8 @@ def _sqlite(url: URL, create: bool) -> Engine:
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         connect_args={"timeout": BUSY_S, "check_same_thread": False},
-        pool_size=16,
-        max_overflow=48,
+        pool_size=12,  # more are waited for: making one for a single question costs ten times the question
+        max_overflow=0,
         pool_timeout=WAIT_FOR_CONNECTION_S,
     )
     event.listen(engine, "connect", _set_up_sqlite)
@@ -104,7 +104,7 @@ def _set_up_sqlite(driver: sqlite3.Connection, record: Any) -> None:
         "synchronous=FULL",
         "foreign_keys=ON",
         f"busy_timeout={int(BUSY_S * 1000)}",
-        "cache_size=-4000",  # KiB, of each connection
+        "cache_size=-2000",  # KiB, of each connection
         "journal_size_limit=67108864",
     ):
         driver.execute(f"PRAGMA {pragma}").close()

@@ -1,10 +1,17 @@
-"""Who a bearer is: tokens of 32 random bytes, of which only a hash is kept."""
+"""Who a bearer is: tokens of 32 random bytes, of which only a hash is kept.
+
+Whoever asks often is not looked up each time: what the database said holds for a second, and no longer than
+until a token is revoked through this process.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
+import threading
 import time
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import select, update
@@ -16,6 +23,8 @@ from tenure.ledger.tables import TOKENS
 ROW = TOKENS.c
 MARK = "tenure_"  #: so that a token left lying about is known for one
 LONGEST = 200
+HOLDS_S = 1.0  #: how long what the database said of a token is believed
+MOST_KEPT = 10_000
 
 
 def digest_of(text: str) -> str:
@@ -35,15 +44,56 @@ def create_token(
     return text
 
 
-def who(db: Database, text: str, now: float) -> TokenRow | None:
-    """Whose token it is; None where it is nobody's, expired or revoked."""
-    if len(text) > LONGEST:
-        return None
+class Bearers:
+    """Whose a token is, by the newest that is known. Safe to use from many threads."""
+
+    def __init__(self, db: Database, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._db, self._monotonic = db, monotonic
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, tuple[float, TokenRow]] = OrderedDict()  #: until when, by digest
+        self._revoked = 0
+
+    def who(self, text: str, now: float) -> TokenRow | None:
+        """Whose token it is; None where it is nobody's, expired or revoked."""
+        known = self.known(text, now)
+        if known is not None or len(text) > LONGEST:
+            return known
+        with self._lock:
+            revoked = self._revoked
+        found = read_token(self._db, digest_of(text))
+        if found is None:
+            return None
+        with self._lock:
+            if revoked == self._revoked:
+                self._kept[found.digest] = self._monotonic() + HOLDS_S, found
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        return found if _opens(found, now) else None
+
+    def known(self, text: str, now: float) -> TokenRow | None:
+        """As `who`, from memory alone: None too where that was not asked within the last second."""
+        if len(text) > LONGEST:
+            return None
+        with self._lock:
+            until, found = self._kept.get(digest_of(text), (0.0, None))
+        return found if found is not None and self._monotonic() < until and _opens(found, now) else None
+
+    def forget(self) -> None:
+        """A token was revoked: nothing is believed any more."""
+        with self._lock:
+            self._kept.clear()
+            self._revoked += 1
+
+
+def read_token(db: Database, digest: str) -> TokenRow | None:
+    """The token of a digest as it is kept; None where there is none."""
     with db.reading() as connection:
-        found = connection.execute(select(TOKENS).where(ROW.digest == digest_of(text))).one_or_none()
-    if found is None or found.revoked is not None or (found.expires is not None and found.expires <= now):
-        return None
-    return _token(found)
+        found = connection.execute(select(TOKENS).where(ROW.digest == digest)).one_or_none()
+    return None if found is None else _token(found)
+
+
+def _opens(token: TokenRow, now: float) -> bool:
+    return token.revoked is None and (token.expires is None or token.expires > now)
 
 
 def tokens(db: Database) -> list[TokenRow]:

@@ -55,16 +55,17 @@ REASON = {
 }
 
 
-@router.post("/jobs", status_code=201, openapi_extra=JOB_KEYS)
+@router.post("/jobs", status_code=201, response_model=Submitted, openapi_extra=JOB_KEYS)
 def submit(
     desk: TheDesk,
     who: Asker,
     body: Body,
     idempotency_key: Annotated[str, Header()] = "",
     receipt: Annotated[str, Query(pattern="^(yes|no)$")] = "yes",
-) -> Submitted:
+) -> Response:
     """Submit a job. The same `Idempotency-Key` twice is one submission."""
-    return submitting.submit(desk, who, body, key=idempotency_key, with_receipt=receipt == "yes")
+    told = submitting.submit(desk, who, body, key=idempotency_key, with_receipt=receipt == "yes")
+    return Response(told.model_dump_json(), 201, media_type="application/json")
 
 
 @router.get("/jobs", response_model=Queue)

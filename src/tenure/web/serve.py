@@ -15,6 +15,7 @@ import uvicorn
 
 from tenure.service.live.aides import Aides
 from tenure.service.live.desk import Desk
+from tenure.service.live.heap import keep_small
 from tenure.service.live.standing import Options, standing, when_ready
 from tenure.web.app import create_app
 
@@ -46,6 +47,7 @@ class Server(uvicorn.Server):
 def serve(options: Options, say: Say, *, verbose: bool = False) -> None:
     """Run until SIGTERM or Ctrl-C. `say`: told what is going on. Raises BadInput, CannotServe."""
     set_up_logs(verbose)
+    keep_small()
     over = threading.Event()
     with standing(options, say) as (desk, address):
         url = f"http://{_host(options.host)}:{address.getsockname()[1]}"

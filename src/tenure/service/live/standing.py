@@ -22,6 +22,7 @@ from tenure.ledger.records import LedgerError
 from tenure.service.live.desk import Desk, called
 from tenure.service.live.engines import open_engine
 from tenure.service.live.errors import LiveError, NotReady
+from tenure.service.live.heap import give_back
 from tenure.service.live.replays import RECORD_FILE, CannotServe, keep_lab
 from tenure.service.readiness import kernels_ready
 from tenure.settings.errors import BadInput
@@ -102,7 +103,7 @@ def when_ready(desk: Desk, ready: Callable[[], None], over: threading.Event) -> 
                 return
         _warm_up(desk)
         # what is here now stays: the collector need not go through it again, in the middle of a turn
-        gc.collect()
+        give_back()
         gc.freeze()
         desk.ready = True
         if not over.is_set():
