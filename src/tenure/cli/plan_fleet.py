@@ -1,4 +1,4 @@
-"""`tenure plan spares|goodput|power`: what a fleet must have, and what it makes of it."""
+"""`tenure plan failures|spares|goodput|power`: what a fleet must have, and what it makes of it."""
 
 from __future__ import annotations
 
@@ -61,6 +61,24 @@ def power(file: PlanFile, json: options.Json = None, report: options.Report = No
 
     def say(console: Console) -> None:
         tables_of_fleet.power(console, answer)
+
+    results.give(answer, say)
+
+
+def failures(file: PlanFile, json: options.Json = None, report: options.Report = None) -> None:
+    """Say how often things fail, from counts and logs: by cause and age, on which nodes, at which size.
+
+    Rates per 1,000 node-days with 95 % intervals, source and class; lemon nodes; infant mortality; how often
+    a job of each size would be stopped, and when that is carried too far from what was measured.
+    """
+    from tenure.cli import screen, tables_of_failures
+    from tenure.service import fleet_plans
+
+    results = screen.Results(json, report, inputs=(file,))
+    answer = fleet_plans.failures(file, report)
+
+    def say(console: Console) -> None:
+        tables_of_failures.failures(console, answer)
 
     results.give(answer, say)
 

@@ -64,7 +64,7 @@ def spares(console: Console, answer: Answer) -> None:
         put(console, played)
     if answer["bought_covers"]:
         put(console, _covers(answer["bought_covers"]))
-    _end(console, answer)
+    end_of_answer(console, answer)
 
 
 def _spare_table(answer: Answer) -> Table:
@@ -136,12 +136,12 @@ def goodput(console: Console, answer: Answer) -> None:
     put(console, time)
     put(console, _backwards(answer["inverse"]))
     if answer["log"]:
-        for shown in _log(answer["log"]):
+        for shown in log_tables(answer["log"], "The log"):
             put(console, shown)
     if answer["groups"]:
         put(console, _groups(answer))
         put(console, _map(answer["groups_against_synchronous"]["map"]))
-    _end(console, answer)
+    end_of_answer(console, answer)
 
 
 def _backwards(inverse: Answer) -> Table:
@@ -241,7 +241,7 @@ def power(console: Console, answer: Answer) -> None:
         console.print(f"The slowest of {count(answer['stragglers']['gpus'])} holds a job to {speed}.")
     if answer["stranded"] is not None:
         console.print(f"Planning by the rated limit strands {percent(answer['stranded'])} of the supply.")
-    _end(console, answer)
+    end_of_answer(console, answer)
 
 
 def published(console: Console, rows: Sequence[Answer]) -> None:
@@ -261,15 +261,15 @@ def published(console: Console, rows: Sequence[Answer]) -> None:
     put(console, table)
 
 
-def _log(log: Answer) -> list[Table]:
+def log_tables(log: Answer, name: str) -> list[Table]:
     """Causes with their rates, and nodes that fail more than chance lets them."""
     whole = f"{log['rate']:.3g} ({log['low']:.3g} to {log['high']:.3g}) failures per 1,000 node-days"
-    causes = simple_table(f"The log: {whole}", "cause", ["events", "share", "rate", "95 % from", "to"])
+    causes = simple_table(f"{name}: {whole}", "cause", ["events", "share", "rate", "95 % from", "to"])
     for row in log["causes"]:
         bounds = (f"{row[key]:.3g}" for key in ("rate", "low", "high"))
         causes.add_row(row["cause"], count(row["events"]), percent(row["share"]), *bounds)
     lemons = log["lemons"]
-    if not lemons["nodes"]:
+    if not lemons or not lemons["nodes"]:
         return [causes]
     title = (
         f"Lemon nodes: {percent(lemons['of_nodes'])} of nodes, {percent(lemons['of_events'])} of failures; "
@@ -300,7 +300,8 @@ def _fine(part: float | None) -> str:
     return f"{value:.{digits}f} %"
 
 
-def _end(console: Console, answer: Answer) -> None:
+def end_of_answer(console: Console, answer: Answer) -> None:
+    """What to mind, and what each figure means."""
     if answer["warnings"]:
         console.print()
         for warning in answer["warnings"]:

@@ -3,63 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from tenure.report.frames import Frame, Label, Mark, Tick, line, nice_step, percent, scale, seconds
+from tenure.report.fleet_charts import FIRST, SECOND, Curve, chart
+from tenure.report.frames import percent, seconds
 from tenure.report.page import write_page
 from tenure.report.plan_parts import Part, Tile
 from tenure.report.sheets import Cell, Column, Row, Sheet, duration, figure, share, word
 
 Answer = Mapping[str, Any]
-FIRST, SECOND = "var(--c1, #2a78d6)", "var(--c2, #c2571a)"
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One line of a chart."""
-
-    name: str
-    y: ArrayLike
-    colour: str
-
-
-def chart(
-    title: str, unit: str, x: ArrayLike, curves: Sequence[Curve], *, alt: str, dot: tuple[float, float] | None
-) -> Frame:
-    """Lines over one axis, with a dot at the answer."""
-    across = np.asarray(x, float)
-    values = [np.asarray(curve.y, float) for curve in curves]
-    low, high = min(float(v.min()) for v in values), max(float(v.max()) for v in values)
-    room = 0.06 * (high - low or abs(high) or 1.0)
-    low, high = low - room, high + 2.5 * room  # the unit stands in the upper corner
-    left, right = float(across[0]), float(across[-1])
-    frame = Frame(title, unit, alt, _ticks(left, right, 7), _ticks(low, high, 6))
-    for curve, value in zip(curves, values):
-        path = line(scale(across, left, right), scale(value, low, high))
-        frame.marks.append(Mark(path, "line", curve.colour))
-    if len(curves) == 2:  # named where they lie farthest apart
-        few = len(across) // 6
-        place = few + int(np.argmax(np.abs(values[0] - values[1])[few : 4 * few]))
-        upper = values[0][place] >= values[1][place]
-        for curve, value, above in zip(curves, values, (upper, not upper)):
-            y_at = 100 * float(value[place] - low) / (high - low) + (6 if above else -6)
-            x_at = 100 * float(across[place] - left) / (right - left)
-            frame.labels.append(Label(min(max(x_at, 12), 85), y_at, curve.name, "mid halo"))
-    if dot is not None:
-        x_at, y_at = 100 * (dot[0] - left) / (right - left), 100 * (dot[1] - low) / (high - low)
-        frame.labels.append(Label(x_at, y_at, "", "dot"))
-    return frame
-
-
-def _ticks(low: float, high: float, at_most: int) -> list[Tick]:
-    step = nice_step(high - low, at_most)
-    values = np.arange(np.ceil(low / step - 1e-9) * step + 0.0, high + step * 1e-6, step)
-    return [Tick(100 * float(v - low) / (high - low), f"{float(v):.10g}") for v in values]
 
 
 def write_spares_page(answer: Answer, file: Path) -> None:
@@ -113,7 +68,7 @@ def write_spares_page(answer: Answer, file: Path) -> None:
         Part("curves", "What spares do", frames=frames),
         Part("others", "Other racks", sheets=[alternatives]),
     ]
-    _write(file, "Spares", answer, tiles, parts)
+    write_fleet_page(file, "Spares", answer, tiles, parts)
 
 
 def write_goodput_page(answer: Answer, curves: Answer, file: Path) -> None:
@@ -164,7 +119,7 @@ def write_goodput_page(answer: Answer, curves: Answer, file: Path) -> None:
             cells = [figure(row["count"]), duration(row["pays_below_stall_s"]), share(row["wall"])]
             where.rows.append(Row(cells))
         parts.append(Part("groups-h", "Groups that recover apart, saves left out", sheets=[sheet, where]))
-    _write(file, "Goodput", answer, tiles, parts)
+    write_fleet_page(file, "Goodput", answer, tiles, parts)
 
 
 def write_power_page(answer: Answer, curves: Answer, file: Path) -> None:
@@ -189,10 +144,13 @@ def write_power_page(answer: Answer, curves: Answer, file: Path) -> None:
     for row in sorted([*others, best], key=lambda row: float(row["cap_w"])):
         keys = ("cap_w", "gpus", "per_gpu", "cluster", "all_in_w", "mwh_a_year")
         sheet.rows.append(Row([figure(row[key], 6 if key == "gpus" else 4) for key in keys]))
-    _write(file, "Power", answer, tiles, [Part("curves", "Limits", frames=[frame], sheets=[sheet])])
+    write_fleet_page(file, "Power", answer, tiles, [Part("curves", "Limits", frames=[frame], sheets=[sheet])])
 
 
-def _write(file: Path, title: str, answer: Answer, tiles: Sequence[Tile], parts: Sequence[Part]) -> None:
+def write_fleet_page(
+    file: Path, title: str, answer: Answer, tiles: Sequence[Tile], parts: Sequence[Part]
+) -> None:
+    """The page of any answer about a fleet: its tiles and parts, then its warnings and conventions."""
     ends = [
         Part("warned-h", "What to mind", about=answer["warnings"] or ["Nothing here."]),
         Part("said-h", "What each figure means", facts=list(answer["conventions"].items())),
@@ -200,7 +158,7 @@ def _write(file: Path, title: str, answer: Answer, tiles: Sequence[Tile], parts:
     shown = [*parts, *ends]
     write_page(
         file,
-        "fleet.html",
+        "plan.html",
         title=title,
         subtitle="A fleet's plan",
         sections=[(part.id, part.title) for part in shown],

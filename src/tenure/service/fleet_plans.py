@@ -5,16 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tenure.planner.fleet_curves import goodput_curves, power_curves
+from tenure.planner.plan_failures import Counted, plan_failures
 from tenure.planner.plan_goodput import Log, plan_goodput
 from tenure.planner.plan_power import plan_power
 from tenure.planner.plan_spares import plan_spares
 from tenure.planner.published import rows
 from tenure.report.fleet_page import write_goodput_page, write_power_page, write_spares_page
+from tenure.report.fleet_records_page import write_failures_page
 from tenure.service.outputs import placed
 from tenure.settings.errors import BadInput
+from tenure.settings.failure_rates_file import RecordFile, read_failure_rates_file
 from tenure.settings.goodput_file import GoodputFile, counted, read_goodput_file
-from tenure.settings.incident_file import read_incidents
+from tenure.settings.incident_file import read_incidents, read_lives
 from tenure.settings.power_file import read_power_file
 from tenure.settings.spares_file import read_spares_file
 
@@ -63,6 +68,41 @@ def power(path: Path, page: Path | None = None) -> dict[str, Any]:
         with placed(page) as draft:
             write_power_page(answer, power_curves(file), draft)
     return answer
+
+
+def failures(path: Path, page: Path | None = None) -> dict[str, Any]:
+    """How often things fail, from counts and logs. BadInput where the file or a log is wrong."""
+    file = read_failure_rates_file(path)
+    records = [_counted(record, path) for record in file.records]
+    lives, passed_over = None, 0
+    if file.lives is not None:
+        told = file.lives
+        read = read_lives(path.parent / told.file, (told.begin, told.end, told.event), told.failed)
+        lives = np.array(read.lives_s), np.array(read.failed)
+        passed_over = len(read.passed_over)
+    answer = plan_failures(file, records, lives, passed_over)
+    if page is not None:
+        with placed(page) as draft:
+            write_failures_page(answer, draft)
+    return answer
+
+
+def _counted(record: RecordFile, path: Path) -> Counted:
+    if record.log is None:
+        return Counted(record, record.causes or {})
+    log = path.parent / record.log
+    incidents = read_incidents(log)
+    nodes = incidents.of_nodes()
+    if len(nodes) > record.nodes:
+        raise BadInput(str(path), "records.nodes", f"{record.nodes}", f"the {len(nodes)} nodes of {log}")
+    times_d: list[float] = []
+    if record.start is not None:
+        begin_s = record.start.timestamp()
+        times_d = [(time_s - begin_s) / 86_400.0 for time_s in incidents.times_s]
+        if min(times_d) < 0 or max(times_d) > record.days:
+            allowed = f"all of {log} within `days` after start: {min(times_d):.3g} to {max(times_d):.3g} are"
+            raise BadInput(str(path), "records.start", str(record.start), allowed)
+    return Counted(record, incidents.of_causes(), nodes, times_d)
 
 
 def published() -> list[dict[str, Any]]:

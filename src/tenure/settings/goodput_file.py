@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from tenure.settings.errors import BadInput, Checked, checked
+from tenure.settings.failure_rates_file import FailureClass
 from tenure.settings.plan_units import (
     MOST_NODES,
     NotNegative,
@@ -41,13 +42,15 @@ class JobFailuresFile(Checked):
     days: Positive | None = None
     log: Text | None = None
     of_nodes: Nodes | None = None
+    source: Text | None = None
+    kind: FailureClass = Field(default="unsaid", alias="class")
 
     @model_validator(mode="before")
     @classmethod
     def _has_denominator(cls, raw: Any) -> Any:
         if not isinstance(raw, dict):
             raise ValueError(RATE)
-        given = {key for key in raw if key in cls.model_fields and raw[key] is not None}
+        given = {key for key in raw if key in cls.model_fields and raw[key] is not None} - {"source"}
         if given not in SHAPES:
             raise ValueError(RATE)
         return raw
@@ -197,5 +200,6 @@ def counted(plan: GoodputFile, events: int) -> GoodputFile:
     assert told.of_nodes is not None
     assert told.days is not None
     rate = events / (told.of_nodes * told.days) * 1000.0
-    failures = JobFailuresFile.model_validate({"per_1000_node_days": rate, "nodes": told.nodes})
+    raw = {"per_1000_node_days": rate, "nodes": told.nodes, "source": told.source, "class": told.kind}
+    failures = JobFailuresFile.model_validate(raw)
     return plan.model_copy(update={"failures": failures})
