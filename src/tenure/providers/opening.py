@@ -1,0 +1,58 @@
+"""The provider that a run's file names, ready to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from tenure.providers.protocol import Provider
+from tenure.settings.provider_access import AwsAccess, ManualAccess, OwnAccess, provider_access
+
+
+class Clock(Protocol):
+    """Tells the time."""
+
+    def now(self) -> float:
+        """Epoch seconds."""
+        ...
+
+
+def provider_of(told: Mapping[str, Any], folder: Path, clock: Clock, *, client: Any = None) -> Provider:
+    """
+    The provider of the mapping `provider`. `folder`: where its relative paths start; `client`: in place of
+    boto3's (`fake_ec2.Direct`). Raises BadInput.
+    """
+    access = provider_access(told)
+    if isinstance(access, ManualAccess):
+        from tenure.providers.manual import Manual
+
+        return Manual(folder / access.file, clock)
+    if isinstance(access, OwnAccess):
+        from tenure.providers.own import own_of
+
+        return own_of(access, folder, clock)
+    return _aws(access, clock, client)
+
+
+def _aws(access: AwsAccess, clock: Clock, client: Any) -> Provider:
+    from tenure.providers.aws import Aws, AwsSettings
+
+    # a cloud on this machine (`python -m tenure.providers.fake_ec2`) asks for no real credentials
+    is_here = access.endpoint.startswith(("http://127.0.0.1:", "http://localhost:"))
+    gpus = {} if access.gpus_per_node is None else {access.instance_type: access.gpus_per_node}
+    settings = AwsSettings(
+        region=access.region,
+        image=access.image,
+        instance_type=access.instance_type,
+        subnets=access.subnets,
+        platform=access.platform,
+        launch=access.launch,
+        profile=access.profile,
+        endpoint=access.endpoint,
+        credentials=("rehearsal", "rehearsal") if is_here else None,
+        connect_timeout_s=access.connect_timeout,
+        read_timeout_s=access.read_timeout,
+        gpus_per_node=gpus,
+    )
+    return Aws(settings, clock, client)
