@@ -1,7 +1,8 @@
-"""A world for runs: a provider in memory with windows, capacity and faults, a drawn trainer, a folder of commits.
+"""A world for runs: a provider in memory with windows, capacity and faults, a drawn trainer, commits.
 
-Time is the world's; a controller's clock may be ahead or behind. `World.live` moves from event to event and steps
-the controller when it wants to be, or not at all while it is dead. What must never be is checked as it is lived.
+Time is the world's; a controller's clock may be ahead or behind. `World.live` moves from event to event and
+steps the controller when it wants to be, or not at all while it is dead. What must never be is checked as it
+is lived.
 """
 
 from __future__ import annotations
@@ -41,9 +42,11 @@ from tenure.providers.protocol import (
 from tenure.runs.book import RunBook
 from tenure.runs.controller import Controller
 from tenure.runs.drawn import NEVER, DrawnTrainer, Draws
+from tenure.runs.extending import Extender
 from tenure.runs.hook import Hook
 from tenure.runs.look import NOTHING_KEPT, Kept, Sound
-from tenure.runs.parts import Bought, Parts, PartSilent
+from tenure.runs.parts import Parts, PartSilent
+from tenure.runs.signing import Rules
 from tenure.runs.state import State
 from tenure.runs.words import Fenced
 from tenure.settings.run_file import Run, run_file_of
@@ -96,7 +99,7 @@ class MemoryProvider:
 
     # --- the world's side ------------------------------------------------------------------------------
     def next_event(self) -> float:
-        times = [at for at in self.stopping.values()]
+        times = list(self.stopping.values())
         times += [node.launched + self.boot_s for node in self.alive.values() if node.state == STARTING]
         for window in self.lent.values():
             times += [window.start, self.term(window), window.end, *window.pay_at]
@@ -172,6 +175,14 @@ class MemoryProvider:
             )
             found.append(told)
         return found
+
+    def offer_again(self, offer: Offer) -> Offer | None:
+        window = next(iter(self.windows([offer.extends])), None)
+        hours = round(offer.length_s / HOUR)
+        return next(iter(self.extension_offers(window, hours)), None) if window else None
+
+    def against(self, offer: Offer) -> Sequence[str]:
+        return []
 
     def extension_offers(self, window: Window, hours: int) -> Sequence[Offer]:
         self._begin("extension_offers")
@@ -334,6 +345,7 @@ class World:
         )
         self.provider.on_gone = self.trainer.nodes_gone
         self.gate: Any = None
+        self.two_above = Decimal(10**9)  #: a second person signs above it
         self.controllers: dict[str, tuple[Controller, float]] = {}
         self.refused: list[str] = []
         self.checks: list[Callable[[World], None]] = []
@@ -345,16 +357,9 @@ class World:
         clock = Skewed(self.clock, ahead_s)
         book = RunBook(self.db, self.run.file.run, clock.now)
 
-        def buy(window: Window, offer: Offer) -> Bought:
-            try:
-                self.provider.extend(window, offer, offer.id)
-            except Unclear as unclear:
-                return Bought("waiting", str(unclear))
-            except NotSent as lost:
-                return Bought("refused", str(lost))
-            told = {"window": window.id, "extension": offer.id, "fee": str(offer.fee)}
-            book.record("purchase_made", told)
-            return Bought("bought")
+        rules = Rules(b"key", two_above=self.two_above, settle_s=2.0, look_s=1.0)
+        spend = {"nodes": self.run.nodes, "budget": Decimal(10**9), "person": "ann"}
+        buy = Extender(book, self.provider, rules, clock, **spend)  # type: ignore[arg-type]
 
         parts = Parts(
             book=book,

@@ -1,4 +1,4 @@
-"""The controller carries a run: through a window, failures, its end, over restarts; by a provider in memory."""
+"""The controller carries a run: through windows, failures, restarts; by a provider in memory."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def _on_demand(d: Deciding) -> None:
         min(0.999, max(0.01, gang.success)),
     )
     if waiting:
-        d.wake_at(d.now + max(0.0, gang.hold_cap - hours) / len(waiting) * 3600 - d.run.file.poll)
+        d.wake_at(d.now + max(0.0, gang.hold_cap - hours) / len(waiting) * 3600 - 2 * d.run.file.poll)
         if hours * 2 > gang.hold_cap:
             d.alarm("phantom gang", f"{len(waiting)} nodes have billed {hours:.1f} node-hours while waiting")
     why = hold_ends(hours, len(waiting), missing, d.state.rounds, d.run.file.poll, patience)

@@ -65,10 +65,13 @@ class RunBook:
 
     def events(self, *kinds: str) -> Sequence[Event]:
         """All events, or those of these kinds, in order. What was read once is not read again."""
-        after = self._read[-1].number if self._read else 0
-        found = kept.run_events(self._db, self.run, after=after)
-        self._read += [Event(one.number, one.at, one.kind, one.body, one.key) for one in found]
+        self._read += self.after(self._read[-1].number if self._read else 0)
         return [event for event in self._read if not kinds or event.kind in kinds]
+
+    def after(self, number: int) -> list[Event]:
+        """Events with higher numbers, read now."""
+        found = kept.run_events(self._db, self.run, after=number)
+        return [Event(one.number, one.at, one.kind, one.body, one.key) for one in found]
 
     def _held(self) -> Lease:
         if self._lease is None:

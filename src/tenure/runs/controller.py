@@ -111,14 +111,17 @@ class Controller:
 
         Raises Fenced where another controller has taken the run: stop at once.
         """
-        self.parts.book.renew(self._lease_s)
         wake = self.clock.now()
+        self._keep_lease(always=False)
+        self._pursue()
         for _ in range(MOST_TURNS):
             self._catch_up()
             seen = self._look()
             turn = decide(self.run, self.terminates_s, self.state, seen)
             for kind, body, key in turn.events:
                 self._record(kind, body, key)
+            if turn.acts:
+                self._keep_lease(always=True)
             for act in turn.acts:
                 self._do(act, seen)
             wake = turn.wake
@@ -127,20 +130,34 @@ class Controller:
         self._tell_days()
         return wake
 
+    def _keep_lease(self, *, always: bool) -> None:
+        """Before anything is done, and in time. Raises Fenced."""
+        lease = self.parts.book.lease
+        if always or lease is None or lease.until - self.clock.now() < self._lease_s / 2:
+            self.parts.book.renew(self._lease_s)
+
     def _catch_up(self) -> None:
-        for event in self.parts.book.events():
-            if event.number > self._applied:
-                self.state.apply(event)
-                self._applied = event.number
+        for event in self.parts.book.after(self._applied):
+            self.state.apply(event)
+            self._applied = event.number
 
     def _record(self, kind: str, body: Mapping[str, Any], key: str = "") -> bool:
         try:
-            self.parts.book.record(kind, body, key=key)
+            event = self.parts.book.record(kind, body, key=key)
         except AlreadyRecorded:
             return False  # an earlier controller has written it
-        finally:
+        if event.number == self._applied + 1:
+            self.state.apply(event)
+            self._applied = event.number
+        else:
             self._catch_up()
         return True
+
+    def _pursue(self) -> None:
+        """Extensions that waited for a person or for an answer."""
+        if self.parts.extend is not None and self.state.wanted:
+            for told in self.parts.extend.pursue():
+                self._record("extension_pursued", {"state": told.state, "text": told.text})
 
     # --- looking ---------------------------------------------------------------------------------------
     def _look(self) -> Look:
@@ -161,7 +178,6 @@ class Controller:
             trainer=trainer,
             beats=beats,
             kept=self._kept(beats, ended or state.phase != RUNNING),
-            computing_s=parts.hook.computing_s(attempt) if attempt else 0.0,
             request_told=parts.hook.request() if attempt else None,
             window_told=parts.hook.window() if attempt else None,
         )

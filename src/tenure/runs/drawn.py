@@ -9,6 +9,7 @@ told by `next_event`.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -63,8 +64,7 @@ class Process:
     phase: str
     until: float  #: of the phase, for starting and saving
     at: float  #: lived up to here
-    step: float
-    tokens: float
+    step: float  #: with the part of the one under way
     committed: Kept
     to_save: float  #: seconds of stepping until the next save
     leaving: bool = False  #: it ends with the save under way
@@ -73,6 +73,7 @@ class Process:
     exit_code: int | None = None
     done: bool = False
     hang: float = NEVER
+    computing_s: float = 0.0
 
 
 class DrawnTrainer:
@@ -100,6 +101,15 @@ class DrawnTrainer:
         self._next_failure = NEVER
         self._lines = 0.0
 
+    @property
+    def batch(self) -> float:
+        """Tokens of a step, whole."""
+        return float(round(self.draws.speed * self.gpus * self.draws.step_s))
+
+    def tokens(self, one: Process) -> float:
+        """Of all its steps."""
+        return int(one.step) * self.batch
+
     # --- as a controller sees it -----------------------------------------------------------------------
     def start(self, attempt: int, nodes: Sequence[Node]) -> None:
         """Begin from the newest checkpoint; the second time nothing more happens."""
@@ -116,7 +126,6 @@ class DrawnTrainer:
             now + self.draws.restart_s,
             now,
             float(max(0, kept.step)),
-            max(0.0, kept.tokens),
             kept,
             self.draws.save_every_s,
         )
@@ -166,8 +175,8 @@ class DrawnTrainer:
         if one.phase == STEPPING:
             spent = max(0.0, instant - one.at)
             one.step += spent / self._step_s(one.at)
-            one.tokens += spent * self._speed(one.at) * self.gpus
             one.to_save -= spent
+            one.computing_s += spent
         one.at = max(one.at, instant)
         if instant >= self._next_failure:
             self._fail(one)
@@ -187,11 +196,11 @@ class DrawnTrainer:
         self.fail_node(node)
 
     def _saved(self, one: Process) -> None:
-        self.vault.commit(int(one.step), one.attempt, one.tokens)
-        one.committed = Kept(int(one.step), one.tokens, one.attempt)
+        one.committed = Kept(int(one.step), self.tokens(one), one.attempt)
+        self.vault.commit(one.committed.step, one.attempt, one.committed.tokens)
         one.to_save = self.draws.save_every_s
         one.phase = STEPPING
-        if one.tokens >= self.target:
+        if self.tokens(one) >= self.target:
             one.done = True
             self._over(one, 0)
         elif one.leaving:
@@ -203,6 +212,7 @@ class DrawnTrainer:
         asked = self._asked(one)
         if asked is not None:
             one.answered, one.leaving = asked[0], asked[1]
+        one.step = float(round(one.step))  # saves are made between two steps
         spread = self.draws.save_spread
         took = self.draws.save_s * float(np.exp(spread * np.clip(self._rng.standard_normal(), -3, 3)))
         one.saves = (*one.saves[-99:], took)
@@ -224,11 +234,12 @@ class DrawnTrainer:
         return None
 
     def _for(self, request: Any, one: Process) -> bool:
-        return f"-{one.attempt}-" in str(request.get("id"))
+        return request.get("attempt") in (None, one.attempt)
 
     def _stepping_s(self, one: Process) -> float:
         """Seconds of stepping until it saves or must look at the day's speed anew."""
-        due = [one.to_save, (self.target - one.tokens) / (self._speed(one.at) * self.gpus)]
+        steps = math.ceil(self.target / self.batch) - one.step
+        due = [one.to_save, steps * self._step_s(one.at)]
         if self._asked(one) is not None:
             due.append(0.0)
         mine = self.hook.window() or {}
@@ -256,7 +267,7 @@ class DrawnTrainer:
 
     def _over(self, one: Process, code: int) -> None:
         one.phase, one.exit_code = OVER, code
-        if code == 0 and one.committed.tokens < one.tokens - 0.5:
+        if code == 0 and one.committed.step < int(one.step):
             one.exit_code = EXIT_INCOMPLETE
         self._beat(one)
         self.told[one.attempt] = TrainerSeen(ENDED, one.exit_code, one.done, f"exit {one.exit_code}")
@@ -271,7 +282,7 @@ class DrawnTrainer:
             "attempt": one.attempt,
             "at": one.at + self.draws.ahead_s,
             "step": int(one.step),
-            "tokens": one.tokens,
+            "tokens": self.tokens(one),
             "step_s": self._step_s(one.at),
             "state": one.phase,
             "committed_step": one.committed.step,
@@ -279,6 +290,7 @@ class DrawnTrainer:
             "save_p50_s": float(np.median(one.saves)) if one.saves else 0.0,
             "save_p99_s": float(np.quantile(one.saves, 0.99)) if one.saves else 0.0,
             "answered": one.answered,
+            "spent_s": {"train": one.computing_s},
         }
         line = json.dumps(told)
         (self.hook.folder / "heartbeat-0.json").write_text(line, encoding="utf-8")

@@ -94,7 +94,7 @@ def hold_ends(
     """Why the nodes held must be let go; "" while they may be kept."""
     if not holding:
         return ""
-    if held_hours + holding * poll_s / 3600 >= patience.hold_cap:
+    if held_hours + holding * 2 * poll_s / 3600 >= patience.hold_cap:
         return f"{held_hours:.1f} node-hours were billed while waiting (cap {patience.hold_cap:g})"
     if rounds >= patience.rounds:
         return f"{rounds} rounds in a row brought nothing"

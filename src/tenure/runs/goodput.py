@@ -49,8 +49,8 @@ def sums(run: Run, state: State, hook: Hook, until: float, kept: float, *, whole
             computing += size * attempt.computing_s / HOUR_S
             trained += attempt.tokens - attempt.from_tokens
         else:
-            computing += size * hook.computing_s(attempt.number) / HOUR_S
             beats = hook.beats(attempt.number).values()
+            computing += size * max((beat.computing_s for beat in beats), default=0.0) / HOUR_S
             reached = min((beat.tokens for beat in beats), default=attempt.from_tokens)
             trained += max(0.0, reached - attempt.from_tokens)
     return Sums(paid_gpu_hours(run, state, until, whole=whole), occupied, computing, trained, kept)

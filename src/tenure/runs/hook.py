@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,7 @@ class Hook:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._offset = 0
-        self._last: dict[int, Beat] = {}
-        self._spent: defaultdict[int, float] = defaultdict(float)
+        self._known: dict[Path, tuple[tuple[int, int, int], dict[str, Any]]] = {}
 
     def ask(self, body: Mapping[str, Any]) -> None:
         """Put a request there: {id, kind, deadline, reason}."""
@@ -54,41 +51,20 @@ class Hook:
                 found[beat.rank] = beat
         return found
 
-    def computing_s(self, attempt: int) -> float:
-        """Seconds rank 0 of an attempt has spent in steps, by its heartbeats; saves and waits left out."""
-        for beat in self._new_lines():
-            before = self._last.get(beat.attempt)
-            if before is not None and beat.step > before.step:
-                spent = (beat.step - before.step) * (beat.step_s or before.step_s)
-                passed = max(0.0, beat.at - before.at)
-                self._spent[beat.attempt] += min(spent, passed) if spent else passed
-            self._last[beat.attempt] = beat
-        return self._spent[attempt]
-
-    def _new_lines(self) -> Iterator[Beat]:
-        """Heartbeats of rank 0 that were not read before; what is half written is read when it is whole."""
-        try:
-            with (self.folder / "heartbeats-0.jsonl").open("rb") as lines:
-                lines.seek(self._offset)
-                for line in lines:
-                    if not line.endswith(b"\n"):
-                        return
-                    self._offset += len(line)
-                    try:
-                        beat = _beat(json.loads(line))
-                    except ValueError:
-                        continue
-                    if beat is not None:
-                        yield beat
-        except OSError:
-            return
-
     def _read(self, path: Path) -> Mapping[str, Any] | None:
         try:
-            told = json.loads(path.read_text(encoding="utf-8"))
+            told = path.stat()
+            stamp = (told.st_mtime_ns, told.st_ino, told.st_size)
+            known = self._known.get(path)
+            if known is not None and known[0] == stamp:
+                return known[1]
+            found = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return told if isinstance(told, dict) else None
+        if not isinstance(found, dict):
+            return None
+        self._known[path] = (stamp, found)
+        return found
 
     def _write(self, name: str, body: Mapping[str, Any]) -> None:
         beside = self.folder / f".{name}.{os.getpid()}"
@@ -98,7 +74,9 @@ class Hook:
 
 def _beat(told: Mapping[str, Any]) -> Beat | None:
     try:
-        known = {name: told[name] for name in FIELDS if told.get(name) is not None}
-        return Beat(rank=int(told["rank"]), attempt=int(told["attempt"]), at=float(told["at"]), **known)
+        known: dict[str, Any] = {name: told[name] for name in FIELDS if told.get(name) is not None}
+        known |= {"rank": int(told["rank"]), "attempt": int(told["attempt"]), "at": float(told["at"])}
+        spent = told.get("spent_s") or {}
+        return Beat(**known, computing_s=float(spent.get("train", 0.0)))
     except (KeyError, TypeError, ValueError):
         return None

@@ -24,6 +24,7 @@ class Beat(NamedTuple):
     committed_tokens: float = 0.0
     save_p99_s: float = 0.0
     answered: str = ""  #: id of the newest request it has acted on
+    computing_s: float = 0.0  #: spent in training steps, of this attempt
 
 
 class TrainerSeen(NamedTuple):
@@ -57,7 +58,6 @@ class Look(NamedTuple):
     trainer: TrainerSeen | None
     beats: Mapping[int, Beat]  #: of the newest attempt, by rank
     kept: Kept | None  #: None: the store does not answer, or holds nothing that verifies where it should
-    computing_s: float  #: of the newest attempt, so far
     request_told: Mapping[str, Any] | None  #: what lies in the hook folder
     window_told: Mapping[str, Any] | None
 

@@ -55,6 +55,18 @@ class Bought(NamedTuple):
     text: str = ""
 
 
+class Buyer(Protocol):
+    """Who buys more of a window (`extending.Extender`); never waits."""
+
+    def __call__(self, window: Window, offer: Offer) -> Bought:
+        """Sign for it, and buy it if that is enough."""
+        ...
+
+    def pursue(self) -> Sequence[Bought]:
+        """What has come of what waited."""
+        ...
+
+
 @dataclass
 class Parts:
     """All of it. `gate`: None = nothing is tested. `extend`: None = nothing is ever bought."""
@@ -66,4 +78,4 @@ class Parts:
     hook: Hook
     sound: Callable[[Sound], None]
     gate: Callable[[Sequence[Node], Sequence[Window]], Gated] | None = None
-    extend: Callable[[Window, Offer], Bought] | None = None
+    extend: Buyer | None = None

@@ -76,7 +76,12 @@ def train(d: Deciding) -> None:
 def tell_window(d: Deciding, live: Attempt) -> None:
     """The trainer's own copy of the deadlines, anew where they have moved."""
     rungs = d.term()
-    body: dict[str, Any] = {"run": d.run.file.run, "attempt": live.number, "window": ",".join(live.windows)}
+    body: dict[str, Any] = {
+        "run": d.run.file.run,
+        "attempt": live.number,
+        "window": ",".join(live.windows),
+        "margin_s": d.run.file.deadlines.margin,
+    }
     if rungs is not None:
         body |= {"checkpoint_at": rungs.checkpoint, "drain_at": rungs.drain, "ends_at": rungs.term}
     else:
@@ -90,7 +95,7 @@ def note_beats(d: Deciding, live: Attempt) -> None:
     beats = d.look.beats.values()
     if not beats:
         return
-    if live.first_beat is None and min(beat.step for beat in beats) > 0:
+    if live.first_beat is None and min(beat.step for beat in beats) >= 0:
         d.event("attempt_stepped", {"attempt": live.number})
     save = max(beat.save_p99_s for beat in beats)
     step = max(beat.step_s for beat in beats)
@@ -164,7 +169,8 @@ def ask(d: Deciding, kind: str, reason: str, deadline: float, until: float | Non
     live = d.live
     assert live is not None
     which = f"{kind}-{live.number}-{int(deadline)}"
-    body = {"id": which, "kind": kind, "deadline": deadline, "reason": reason, "until": until}
+    body: dict[str, Any] = {"id": which, "kind": kind, "deadline": deadline, "reason": reason}
+    body |= {"attempt": live.number, "until": until}
     d.event("trainer_asked", body)
     d.acts.append(AskTrainer(body))
     if kind == "drain":
@@ -227,7 +233,8 @@ def end(d: Deciding, live: Attempt, how: str, why: str) -> None:
     """Write the attempt's end, judge its last save, and go on."""
     reached = d.reached()
     body = {"attempt": live.number, "end": how, "why": why, "tokens": reached}
-    d.event("attempt_ended", {**body, "kept": d.kept.tokens, "computing_s": d.look.computing_s})
+    computing = max((beat.computing_s for beat in d.look.beats.values()), default=0.0)
+    d.event("attempt_ended", {**body, "kept": d.kept.tokens, "computing_s": computing})
     if how in (DRAINED, INCOMPLETE, CUT_OFF) and reached > d.kept.tokens + 0.5:
         lost = reached - d.kept.tokens
         text = (
