@@ -89,6 +89,8 @@ ROOM_OF = {
     "pynvml": ("engines/local/",),
     "scipy": ("planner/",),
 }
+#: What the trainer's adapters may import, inside functions.
+TRAINER_FRAMEWORKS = {"torch", "lightning", "pytorch_lightning", "transformers"}
 FORBIDDEN_FILE_NAMES = {"utils", "util", "common", "helpers", "helper", "base", "misc"}
 
 
@@ -174,6 +176,29 @@ def test_all_chance_comes_from_seeded_generators() -> None:
                         )
             if isinstance(node, ast.Call) and dotted(node.func).endswith("default_rng") and not node.args:
                 found.append(f"{short(path)}:{node.lineno} default_rng() without a seed: no answer repeats")
+    fail_if(found)
+
+
+def test_a_trainer_imports_the_standard_library_and_frameworks_only_when_used() -> None:
+    """A training job must not pay for, or clash with, what a scheduler needs."""
+    found = []
+    for path in sources("trainer"):
+        at_top = {id(node) for node in tree(path).body}
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            else:
+                continue
+            for name in names:
+                own = name == "tenure.trainer" or name.startswith("tenure.trainer.")
+                lazily = name.split(".")[0] in TRAINER_FRAMEWORKS and id(node) not in at_top
+                if not own and not lazily and name.split(".")[0] not in sys.stdlib_module_names:
+                    found.append(
+                        f"{short(path)}:{node.lineno} imports {name}: the standard library alone, frameworks "
+                        f"({', '.join(sorted(TRAINER_FRAMEWORKS))}) inside the function that uses them"
+                    )
     fail_if(found)
 
 

@@ -1,0 +1,124 @@
+"""What would this rank do by itself, of all it has heard? The most urgent: a request, a deadline, a signal.
+
+Deadlines hang from this trainer's own saves: `window.json` brings the instants that the controller worked
+out, and a save that has grown slower since pulls them forward. A controller that is dead or cut off changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping
+from typing import Any, NamedTuple
+
+from tenure.trainer.agreement import mark
+from tenure.trainer.words import CHECKPOINT, DRAIN, GO_ON, URGENCY, Answer
+
+
+class Heard(NamedTuple):
+    """Everything that may ask something of this rank."""
+
+    request: Mapping[str, Any] | None = None
+    window: Mapping[str, Any] | None = None
+    signal: str = ""  #: name of the signal that came
+    launcher: bool = False  #: the launcher on this node was told to end
+    notice: float | None = None  #: from when on this job may be interrupted, epoch seconds
+
+
+class Rungs(NamedTuple):
+    """Own deadlines, epoch seconds; infinite where none is known."""
+
+    checkpoint: float = math.inf
+    drain: float = math.inf
+    gone: float = math.inf  #: the last save must be committed by then
+    ends: float = math.inf
+
+
+def rungs_of(window: Mapping[str, Any] | None, save_s: float, step_s: float) -> Rungs:
+    """The deadlines of a window, by the controller's word and by what a save and a step take here."""
+    if window is None:
+        return Rungs()
+    ends = _instant(window.get("ends_at"))
+    gone = ends - max(0.0, _number(window.get("margin_s"), 0.0))
+    drain = min(_instant(window.get("drain_at")), gone - save_s - step_s)
+    checkpoint = min(_instant(window.get("checkpoint_at")), gone - 2 * save_s, drain)
+    return Rungs(checkpoint, drain, gone, ends)
+
+
+def wish(heard: Heard, now: float, attempt: int, rungs: Rungs, answered: Container[int]) -> Answer:
+    """What to do, were this rank alone. `answered`: marks of requests that all ranks have acted on."""
+    asked = [
+        *_of_request(heard.request, attempt),
+        *_of_window(rungs, now, attempt),
+        *_of_signals(heard, rungs),
+        *_of_notice(heard, attempt),
+    ]
+    asked = [one for one in asked if mark(one.request) not in answered]
+    return min(asked, key=_most_urgent_first, default=GO_ON)
+
+
+def wrong_request(request: Mapping[str, Any] | None) -> str:
+    """What is wrong with a request; "" where it can be obeyed."""
+    if request is None:
+        return ""
+    if not isinstance(request.get("id"), str) or not request["id"]:
+        return "request.json has no id: it is not obeyed"
+    if request.get("kind") not in (CHECKPOINT, DRAIN):
+        return (
+            f"request.json asks for {str(request.get('kind'))[:40]!r}, which is neither checkpoint nor drain"
+        )
+    return ""
+
+
+def _most_urgent_first(one: Answer) -> tuple[int, float]:
+    return -URGENCY[one.do], math.inf if one.deadline is None else one.deadline
+
+
+def _of_request(request: Mapping[str, Any] | None, attempt: int) -> list[Answer]:
+    if request is None or wrong_request(request):
+        return []
+    if request.get("attempt") not in (None, attempt):
+        return []  # asked of those before us, or after
+    deadline = _instant(request.get("deadline"))
+    reason = str(request.get("reason") or "asked by the controller")
+    return [Answer(request["kind"], deadline if deadline < math.inf else None, reason, request["id"])]
+
+
+def _of_window(rungs: Rungs, now: float, attempt: int) -> list[Answer]:
+    which = f"{attempt}-{rungs.ends:.0f}"
+    if now >= rungs.drain:
+        deadline = rungs.gone if rungs.gone < math.inf else None
+        return [
+            Answer(DRAIN, deadline, "the window's end, by the trainer's own clock", f"window-drain-{which}")
+        ]
+    if now >= rungs.checkpoint:
+        reason = "the window's end is near, by the trainer's own clock"
+        return [Answer(CHECKPOINT, rungs.drain, reason, f"window-checkpoint-{which}")]
+    return []
+
+
+def _of_signals(heard: Heard, rungs: Rungs) -> list[Answer]:
+    deadline = rungs.gone if rungs.gone < math.inf else None
+    asked = []
+    if heard.signal:
+        asked.append(Answer(DRAIN, deadline, f"{heard.signal} came", f"signal-{heard.signal}"))
+    if heard.launcher:
+        asked.append(Answer(DRAIN, deadline, "the launcher was told to end", "launcher"))
+    return asked
+
+
+def _of_notice(heard: Heard, attempt: int) -> list[Answer]:
+    if heard.notice is None:
+        return []
+    reason = "from then on this job may be interrupted"
+    return [Answer(CHECKPOINT, heard.notice, reason, f"notice-{attempt}-{heard.notice:.0f}")]
+
+
+def _instant(value: Any) -> float:
+    return _number(value, math.inf)
+
+
+def _number(value: Any, otherwise: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return otherwise
+    return float(value)

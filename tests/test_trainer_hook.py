@@ -1,0 +1,490 @@
+"""The hook by itself: one process, files, signals, clocks, full disks. Gangs: test_trainer_gangs.py."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tenure.trainer import CHECKPOINT, CONTINUE, DRAIN, Hook, Place, SaveFailed, Times, place_of
+from tenure.trainer.folder import Folder
+from tenure.trainer.signals import Signals
+from tenure.trainer.steady_clock import SteadyClock
+
+NO_SIGNALS = ()
+
+
+class Clocks:
+    """A wall clock and a steady one, moved by hand."""
+
+    def __init__(self) -> None:
+        self.wall, self.steady = 1_000_000.0, 50.0
+
+    def pass_s(self, seconds: float) -> None:
+        self.wall += seconds
+        self.steady += seconds
+
+    def clock(self) -> SteadyClock:
+        return SteadyClock(lambda: self.wall, lambda: self.steady)
+
+
+@pytest.fixture
+def clocks() -> Clocks:
+    return Clocks()
+
+
+def hook_of(folder: Path, clocks: Clocks, **more: object) -> Hook:
+    options: dict[str, object] = {"clock": clocks.clock(), "signals": Signals(NO_SIGNALS), "env": {}}
+    options |= {"thread": False, "place": Place(attempt=1)} | more
+    return Hook(folder, **options)  # type: ignore[arg-type]
+
+
+def put(folder: Path, name: str, **body: object) -> None:
+    beside = folder / f".{name}"
+    beside.write_text(json.dumps(body))
+    beside.replace(folder / name)
+
+
+def beat(folder: Path, rank: int = 0) -> dict[str, object]:
+    return json.loads((folder / f"heartbeat-{rank}.json").read_text())
+
+
+@pytest.fixture
+def usual_signals() -> Iterator[None]:
+    before = {which: signal.getsignal(which) for which in (signal.SIGTERM, signal.SIGUSR2)}
+    yield
+    for which, handler in before.items():
+        signal.signal(which, handler)
+
+
+def test_nothing_asked_is_go_on_and_the_heartbeat_says_how_far(tmp_path: Path, clocks: Clocks) -> None:
+    hook = hook_of(tmp_path, clocks)
+    for step in (1, 2, 3):
+        clocks.pass_s(20)
+        assert hook.poll(step, step * 100.0).do == CONTINUE
+    told = beat(tmp_path)
+    assert (told["step"], told["tokens"], told["step_s"], told["state"]) == (3, 300.0, 20.0, "train")
+    assert told["at"] == clocks.wall
+    assert told["spent_s"] == {"starting": 20.0, "train": 40.0}
+
+
+def test_a_request_is_acted_on_once(tmp_path: Path, clocks: Clocks) -> None:
+    hook = hook_of(tmp_path, clocks)
+    put(tmp_path, "request.json", id="a", kind="checkpoint", deadline=clocks.wall + 60, reason="why not")
+    answer = hook.poll(1, 1)
+    assert (answer.do, answer.deadline, answer.request) == (CHECKPOINT, clocks.wall + 60, "a")
+    assert hook.poll(2, 2).do == CONTINUE
+    assert beat(tmp_path)["answered"] == "a"
+    put(tmp_path, "request.json", id="b", kind="checkpoint", deadline=None, reason="again")
+    assert hook.poll(3, 3).do == CHECKPOINT
+
+
+def test_a_drain_that_saved_its_last_step_leaves_with_0_else_with_75(tmp_path: Path, clocks: Clocks) -> None:
+    for saves, code, state in ((True, 0, "drained"), (False, 75, "drained-incomplete")):
+        hook = hook_of(tmp_path / state, clocks)
+        put(tmp_path / state, "request.json", id="d", kind="drain", deadline=None, reason="")
+        answer = hook.poll(7, 700)
+        assert answer.drains
+        assert answer.saves
+        if saves:
+            with hook.saving(7, 700):
+                clocks.pass_s(30)
+        assert hook.poll(7, 700).drains, "a drain stays one"
+        assert hook.leave() == code
+        told = beat(tmp_path / state)
+        assert told["state"] == state
+        assert told["committed_step"] == (7 if saves else -1)
+        assert told["save_p99_s"] == (30.0 if saves else 0.0)
+
+
+def test_a_request_of_another_attempt_is_not_ours(tmp_path: Path, clocks: Clocks) -> None:
+    hook = hook_of(tmp_path, clocks)
+    put(tmp_path, "request.json", id="old", kind="drain", deadline=None, reason="", attempt=0)
+    put(tmp_path, "window.json", attempt=0, drain_at=1.0, ends_at=2.0)
+    assert hook.poll(1, 1).do == CONTINUE
+    put(tmp_path, "request.json", id="ours", kind="drain", deadline=None, reason="", attempt=1)
+    assert hook.poll(2, 2).do == DRAIN
+
+
+def test_without_a_controller_the_window_itself_asks_for_the_save_and_the_drain(
+    tmp_path: Path, clocks: Clocks
+) -> None:
+    began = clocks.wall
+    put(
+        tmp_path,
+        "window.json",
+        attempt=1,
+        checkpoint_at=began + 100,
+        drain_at=began + 200,
+        ends_at=began + 300,
+    )
+    hook = hook_of(tmp_path, clocks)
+    said = {}
+    for step in range(1, 30):
+        clocks.pass_s(10)
+        answer = hook.poll(step, step)
+        if answer.saves:
+            said[answer.do] = clocks.wall - began
+            assert answer.deadline == began + (300 if answer.drains else 200)
+            with hook.saving(step):
+                clocks.pass_s(5)
+        if answer.drains:
+            break
+    assert said[CHECKPOINT] == 100
+    assert 200 <= said[DRAIN] <= 210
+    assert hook.leave() == 0
+
+
+def test_slower_saves_pull_the_own_deadline_forward(tmp_path: Path, clocks: Clocks) -> None:
+    """The controller's deadlines were worked out when a save took 20 s; it takes 90 s by now."""
+    began = clocks.wall
+    ends = began + 1000
+    put(
+        tmp_path,
+        "window.json",
+        attempt=1,
+        checkpoint_at=ends - 80,
+        drain_at=ends - 60,
+        ends_at=ends,
+        margin_s=30,
+    )
+    hook = hook_of(tmp_path, clocks)
+    hook.poll(1, 1)
+    with hook.saving(1):
+        clocks.pass_s(90)
+    said = {}
+    for step in range(2, 200):
+        clocks.pass_s(5)
+        answer = hook.poll(step, step)
+        if answer.saves:
+            said.setdefault(answer.do, clocks.wall - began)
+        if answer.drains:
+            break
+    assert said[CHECKPOINT] == 790, "two saves before the margin"
+    assert said[DRAIN] == 875, "a save and a step before the margin"
+
+
+def test_an_extension_moves_the_deadlines(tmp_path: Path, clocks: Clocks) -> None:
+    began = clocks.wall
+    put(tmp_path, "window.json", attempt=1, checkpoint_at=began + 10, drain_at=began + 50, ends_at=began + 60)
+    hook = hook_of(tmp_path, clocks)
+    clocks.pass_s(20)
+    assert hook.poll(1, 1).do == CHECKPOINT
+    put(
+        tmp_path,
+        "window.json",
+        attempt=1,
+        checkpoint_at=began + 910,
+        drain_at=began + 950,
+        ends_at=began + 960,
+    )
+    clocks.pass_s(100)
+    assert hook.poll(2, 2).do == CONTINUE
+    for step in range(3, 11):
+        clocks.pass_s(10)
+        assert hook.poll(step, step).do == CONTINUE
+    put(
+        tmp_path,
+        "window.json",
+        attempt=1,
+        checkpoint_at=clocks.wall + 1,
+        drain_at=began + 950,
+        ends_at=began + 960,
+    )
+    clocks.pass_s(10)
+    assert hook.poll(11, 3).do == CHECKPOINT, "of the longer window, asked anew"
+
+
+@pytest.mark.parametrize("wrong", ["{", "[]", '{"id": 3, "kind": "drain"}', '{"id": "x", "kind": "explode"}'])
+def test_a_wrong_request_is_said_and_not_obeyed(tmp_path: Path, clocks: Clocks, wrong: str) -> None:
+    hook = hook_of(tmp_path, clocks)
+    (tmp_path / "request.json").write_text(wrong)
+    assert hook.poll(1, 1).do == CONTINUE
+    if "kind" in wrong:
+        assert "request.json" in " ".join(hook.troubles)
+
+
+def test_a_torn_window_leaves_the_one_before_in_force(tmp_path: Path, clocks: Clocks) -> None:
+    put(tmp_path, "window.json", attempt=1, drain_at=clocks.wall + 10, ends_at=clocks.wall + 20)
+    hook = hook_of(tmp_path, clocks)
+    (tmp_path / "window.json").write_text('{"attempt": 1, "dra')
+    clocks.pass_s(10)
+    assert hook.poll(1, 1).do == DRAIN
+
+
+# --- the hook folder, the clock, the store ----------------------------------------------------------
+
+
+def test_a_folder_that_goes_away_is_said_and_its_deadlines_hold(tmp_path: Path, clocks: Clocks) -> None:
+    folder = tmp_path / "hook"
+    folder.mkdir()
+    put(folder, "window.json", attempt=1, drain_at=clocks.wall + 100, ends_at=clocks.wall + 200)
+    hook = hook_of(folder, clocks)
+    folder.rename(tmp_path / "elsewhere")
+    clocks.pass_s(50)
+    assert hook.poll(1, 1).do == CONTINUE
+    assert any("cannot be read" in line and "deadlines known before hold" in line for line in hook.troubles)
+    clocks.pass_s(50)
+    assert hook.poll(2, 2).do == DRAIN
+    (tmp_path / "elsewhere").rename(folder)
+    hook.watcher.turn()
+    assert not any("cannot be read" in line for line in hook.troubles), "what is over is no trouble any more"
+
+
+def test_a_folder_that_never_was_there_says_that_no_deadline_is_known(tmp_path: Path, clocks: Clocks) -> None:
+    (tmp_path / "file").write_text("")
+    hook = hook_of(tmp_path / "file" / "hook", clocks)
+    assert hook.poll(1, 1).do == CONTINUE
+    assert any("no deadline is known" in line for line in hook.troubles)
+    assert hook.leave() == 75
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", place], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("no file system of its own can be mounted here")
+    yield place
+    subprocess.run(["umount", "-l", place], check=False)
+
+
+def test_on_a_full_disk_training_goes_on_and_the_newest_heartbeat_still_tells(
+    small_disk: Path, clocks: Clocks
+) -> None:
+    hook = hook_of(small_disk, clocks)
+    hook.poll(1, 1)
+    with (small_disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+        while filler.write(b"x" * 4096):
+            pass
+    for step in range(2, 40):
+        clocks.pass_s(61)
+        assert hook.poll(step, step).do == CONTINUE
+    assert beat(small_disk)["step"] >= 38, "written over the room it has"
+    assert any("is full" in line and "training goes on" in line for line in hook.troubles)
+    (small_disk / "filler").unlink()
+    clocks.pass_s(61)
+    hook.poll(40, 40)
+    assert hook.troubles == ()
+    lines = (small_disk / "heartbeats-0.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["step"] == 40
+
+
+def test_a_folder_that_hangs_holds_up_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hangs = threading.Event()
+    real = Folder.read
+
+    def read(self: Folder, name: str) -> object:
+        if threading.current_thread() is not threading.main_thread():
+            hangs.wait(30)
+        return real(self, name)
+
+    times = Times(look_s=0.01, silent_s=0.2, last_s=0.1)
+    put(tmp_path, "window.json", attempt=1, drain_at=time.time() + 1.0, ends_at=time.time() + 60)
+    hook = Hook(tmp_path, Place(attempt=1), times=times, signals=Signals(NO_SIGNALS), env={})
+    monkeypatch.setattr(Folder, "read", read)
+    began, longest, answers = time.monotonic(), 0.0, []
+    time.sleep(0.05)
+    while time.monotonic() - began < 1.5 and not (answers and answers[-1].drains):
+        before = time.monotonic()
+        answers.append(hook.poll(len(answers) + 1, 1.0))
+        longest = max(longest, time.monotonic() - before)
+        time.sleep(0.01)
+    assert answers[-1].drains, "by the deadline known before"
+    assert any("has not answered" in line and "training goes on" in line for line in hook.troubles)
+    assert longest < 0.5
+    assert hook.leave() == 75
+    hangs.set()
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_a_clock_that_is_set_never_makes_it_late(tmp_path: Path, clocks: Clocks, jump: float) -> None:
+    put(tmp_path, "window.json", attempt=1, drain_at=clocks.wall + 600, ends_at=clocks.wall + 700)
+    hook = hook_of(tmp_path, clocks)
+    clocks.pass_s(100)
+    assert hook.poll(1, 1).do == CONTINUE
+    clocks.wall += jump
+    answer = hook.poll(2, 2)
+    assert answer.do == (DRAIN if jump > 0 else CONTINUE)
+    assert any("the clock was set" in line for line in hook.troubles)
+    assert abs(float(beat(tmp_path)["clock_jumped_s"]) - jump) < 1 or jump < 0
+    clocks.pass_s(500)
+    assert hook.poll(3, 3).do == DRAIN, "600 s have passed, whatever the clock shows"
+
+
+def test_a_clock_behind_the_controllers_is_led_by_it(tmp_path: Path, clocks: Clocks) -> None:
+    truth = clocks.wall + 300
+    put(tmp_path, "window.json", attempt=1, drain_at=truth + 60, ends_at=truth + 90, written_at=truth)
+    hook = hook_of(tmp_path, clocks)
+    assert any("behind the controller's" in line for line in hook.troubles)
+    clocks.pass_s(60)
+    assert hook.poll(1, 1).do == DRAIN
+
+
+def test_a_save_that_the_store_refuses_is_said_and_training_goes_on(tmp_path: Path, clocks: Clocks) -> None:
+    hook = hook_of(tmp_path, clocks)
+    hook.poll(1, 1)
+    with hook.saving(1) as good:
+        pass
+    assert good.committed
+    hook.poll(2, 2)
+    with hook.saving(2) as saving:
+        raise OSError(28, "No space left on device")
+    assert not saving.committed
+    assert any("training goes on" in line and "newest is of step 1" in line for line in hook.troubles)
+    hook.poll(3, 3)
+    with hook.saving(3):
+        pass
+    assert hook.troubles == ()
+    hook.poll(4, 4)
+    with pytest.raises(ZeroDivisionError), hook.saving(4):
+        raise ZeroDivisionError
+    assert any("training stops" in line for line in hook.troubles)
+
+
+def test_a_save_that_fails_elsewhere_is_not_committed_here(tmp_path: Path, clocks: Clocks) -> None:
+    worst = 1
+    hook = hook_of(tmp_path, clocks, agree=lambda numbers: [max(numbers[0], worst), numbers[1]])
+    with hook.saving(1) as saving:
+        pass
+    assert not saving.committed
+    assert hook.progress.committed_step == -1
+    worst = 2
+    with pytest.raises(SaveFailed), hook.saving(2):
+        pass
+
+
+def test_a_save_that_goes_on_behind_counts_when_it_is_durable(tmp_path: Path, clocks: Clocks) -> None:
+    hook = hook_of(tmp_path, clocks)
+    hook.poll(1, 10)
+    with hook.saving(1, 10) as saving:
+        saving.later = True
+    assert hook.progress.committed_step == -1
+    clocks.pass_s(40)
+    hook.poll(2, 20)
+    hook.committed(1, 10)
+    assert (hook.progress.committed_step, hook.progress.committed_tokens) == (1, 10.0)
+    assert hook.progress.saves.quantile(0.99) == 40.0
+
+
+def test_ranks_that_see_a_request_at_different_times_save_once(tmp_path: Path, clocks: Clocks) -> None:
+    seen = hook_of(tmp_path, clocks)
+    put(tmp_path, "request.json", id="r", kind="checkpoint", deadline=None, reason="")
+    agreed: list[list[int]] = []
+
+    def first(numbers: list[int]) -> list[int]:
+        agreed.append(list(numbers))
+        return list(numbers)
+
+    seen.agree = first
+    assert seen.poll(1, 1).do == CHECKPOINT
+    (tmp_path / "request.json").rename(tmp_path / "later")
+    blind = hook_of(tmp_path, clocks, place=Place(1, 2, 1, 1), agree=lambda numbers: agreed[0])
+    assert blind.poll(1, 1)[:3] == (CHECKPOINT, None, "another rank was asked")
+    (tmp_path / "later").rename(tmp_path / "request.json")
+    blind.agree = lambda numbers: numbers
+    assert blind.poll(2, 2).do == CONTINUE, "it is the one that was acted on already"
+    assert blind.progress.answered == "r"
+
+
+# --- who am I, signals ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("env", "place"),
+    [
+        ({}, (0, 1, 0, 0, "alone")),
+        ({"TENURE_JOB": "j", "TENURE_ATTEMPT": "3"}, (0, 1, 0, 3, "tenure")),
+        ({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "TENURE_RUN_ATTEMPT": "2",
+          "TENURE_ATTEMPT": "9"},
+         (5, 8, 1, 2, "torchrun")),
+        ({"SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1", "SLURM_STEP_ID": "0",
+          "SLURM_RESTART_COUNT": "4"}, (5, 8, 1, 4, "slurm")),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, (0, 1, 0, 0, "alone")),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_ID": "0", "RANK": "3", "WORLD_SIZE": "4"},
+         (3, 4, 0, 0, "torchrun")),
+    ],
+)  # fmt: skip
+def test_it_knows_its_rank_from_whoever_started_it(env: dict[str, str], place: tuple[object, ...]) -> None:
+    assert place_of(env)[:5] == place
+
+
+def test_an_environment_that_contradicts_itself_is_refused() -> None:
+    with pytest.raises(ValueError, match="which rank is this"):
+        place_of({"RANK": "4", "WORLD_SIZE": "4"})
+    with pytest.raises(ValueError, match="no whole number"):
+        place_of({"RANK": "first"})
+
+
+def test_signals_only_set_a_flag_and_forked_workers_ignore_them(
+    tmp_path: Path, clocks: Clocks, usual_signals: None
+) -> None:
+    hook = hook_of(tmp_path, clocks, signals=Signals())
+    worker = os.fork()
+    if worker == 0:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.05)
+        os._exit(7 if not hook.signals.heard else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) == 7, "the worker lives on and hears nothing"
+    assert hook.poll(1, 1).do == CONTINUE
+    os.kill(os.getpid(), signal.SIGUSR2)
+    answer = hook.poll(2, 2)
+    assert (answer.do, answer.reason) == (DRAIN, "SIGUSR2 came")
+    hook.close()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_slurms_own_end_is_a_window_until_somebody_says_more(tmp_path: Path, clocks: Clocks) -> None:
+    env = {"SLURM_JOB_END_TIME": str(int(clocks.wall + 100))}
+    hook = hook_of(tmp_path, clocks, env=env)
+    clocks.pass_s(50)
+    assert hook.poll(1, 1).do == CONTINUE
+    clocks.pass_s(51)
+    assert hook.poll(2, 2).do == DRAIN
+
+
+def test_saved_and_done_are_touched_for_the_engine(tmp_path: Path, clocks: Clocks) -> None:
+    env = {"TENURE_SAVED": str(tmp_path / "saved"), "TENURE_DONE": str(tmp_path / "done")}
+    hook = hook_of(tmp_path / "hook", clocks, env=env)
+    hook.poll(1, 1)
+    assert not (tmp_path / "saved").exists()
+    with hook.saving(1):
+        pass
+    assert (tmp_path / "saved").exists()
+    assert hook.finish() == 0
+    assert (tmp_path / "done").exists()
+    assert beat(tmp_path / "hook")["state"] == "finished"
+
+
+def test_a_notice_asks_for_one_save(tmp_path: Path, clocks: Clocks) -> None:
+    hook = hook_of(tmp_path / "hook", clocks, env={"TENURE_NOTICE": str(tmp_path / "notice")})
+    assert hook.poll(1, 1).do == CONTINUE
+    (tmp_path / "notice").write_text(f"{clocks.wall + 120:.0f}\n")
+    assert hook.poll(2, 2).do == CHECKPOINT
+    assert hook.poll(3, 3).do == CONTINUE
+
+
+def test_a_trainer_needs_nothing_but_the_standard_library() -> None:
+    text = (
+        "import sys; import tenure.trainer as t, tenure.trainer.torchrun\n"
+        "h = t.Hook(None, env={}); h.poll(1, 1)\n"
+        "known = set(sys.stdlib_module_names) | {'__main__', 'tenure'}\n"
+        "outside = {m.split('.')[0] for m in sys.modules} - known\n"
+        "own = {m for m in sys.modules if m.startswith('tenure.') and not m.startswith('tenure.trainer')};"
+        "print(sorted(o for o in outside if not o.startswith('_')), sorted(own)); sys.exit(h.leave())"
+    )
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert ran.stdout.strip() == "[] []", ran
+    assert ran.returncode == 75
