@@ -103,7 +103,7 @@ def _launch(d: Deciding, nodes: int, at_least: int, window: str, place: int = 0)
 def _reserved(d: Deciding, places: list[Window]) -> None:
     gang = d.run.file.gang
     mine = held(d.alive())
-    missing = d.run.nodes - mine.taken
+    missing = d.run.nodes - mine.taken - d.unseen()
     if missing <= 0:
         _begin_when_up(d)
         return
@@ -133,7 +133,7 @@ def _named(windows: list[Window]) -> str:
 def _on_demand(d: Deciding) -> None:
     gang = d.run.file.gang
     mine = held(d.alive())
-    missing = d.run.nodes - mine.taken
+    missing = d.run.nodes - mine.taken - d.unseen()
     if missing <= 0:
         _begin_when_up(d)
         return
@@ -169,7 +169,7 @@ def _on_demand(d: Deciding) -> None:
 
 def _begin_when_up(d: Deciding) -> None:
     mine = held(d.alive())
-    if mine.broken or mine.stopping or mine.coming or d.look.kept is None:
+    if mine.broken or mine.stopping or mine.coming or d.unseen() or d.look.kept is None:
         if mine.broken:
             d.alarm("broken node", f"{', '.join(node.id for node in mine.broken)}: replaced")
         return

@@ -277,7 +277,7 @@ class Controller:
         except ProviderError:
             return  # not sent, or unclear: the same token again at the next look
         else:
-            self._record("launched", {"token": act.token, "got": len(got), "nodes": [one.id for one in got]})
+            self._record("launched", {"token": act.token, "nodes": [one.id for one in got]})
 
     def _release(self, act: looks.Release) -> None:
         try:

@@ -26,6 +26,7 @@ from tenure.settings.run_file import Run
 
 #: Alarms that stay until a person has seen them; the others end with what caused them.
 STICKY = ("lost final checkpoint", "pilot that lied", "median trap")
+UNSEEN_S = 300.0  #: a node that was launched and is not listed is believed in for so long
 DONE_PART = 1 - 1e-9  #: of the tokens
 
 
@@ -106,6 +107,12 @@ class Deciding:
     def up(self) -> list[Node]:
         """Ours that work or will."""
         return [node for node in self.look.nodes or () if node.state in (STARTING, RUNNING)]
+
+    def unseen(self) -> int:
+        """Nodes a launch has given that nobody shows yet: providers list a node some time after its launch."""
+        shown = {node.id for node in self.look.nodes or ()} | self.state.gone
+        young = [one for one in self.state.launches.values() if self.now - one.answered < UNSEEN_S]
+        return sum(node not in shown for one in young for node in one.made)
 
     def of_market(self, nodes: list[Node], *, reserved: bool) -> list[Node]:
         return [node for node in nodes if (node.market == RESERVED) == reserved]

@@ -35,7 +35,8 @@ class Launch:
     window: str  #: "" = on demand
     at: float
     outcome: str = ""  #: "" = not known (yet): the same token may be sent again
-    got: int = 0
+    made: tuple[str, ...] = ()  #: nodes that came of it
+    answered: float = float("-inf")  #: when that was known
 
 
 @dataclass
@@ -78,6 +79,7 @@ class State:
     wanted: dict[str, Mapping[str, Any]] = field(default_factory=dict)  #: extensions wanted, by offer
     alarms: dict[str, Mapping[str, Any]] = field(default_factory=dict)  #: raised and not cleared
     node_hours: dict[str, tuple[float, float | None]] = field(default_factory=dict)  #: on demand
+    gone: set[str] = field(default_factory=set)
     releasing: dict[str, float] = field(default_factory=dict)  #: nodes to be let go, since when
     save_s: float | None = None  #: 99th percentile, the largest measured
     step_s: float = 0.0
@@ -124,8 +126,8 @@ class State:
 
     def _launched(self, body: Mapping[str, Any], at: float) -> None:
         launch = self.launches[body["token"]]
-        launch.outcome, launch.got = "launched", int(body["got"])
-        self.rounds = 0 if launch.got else self.rounds
+        launch.outcome, launch.made, launch.answered = "launched", tuple(body["nodes"]), at
+        self.rounds = 0 if launch.made else self.rounds
 
     def _launch_refused(self, body: Mapping[str, Any], at: float) -> None:
         self.launches[body["token"]].outcome = str(body["code"])
@@ -146,6 +148,7 @@ class State:
 
     def _node_gone(self, body: Mapping[str, Any], at: float) -> None:
         node = body["node"]
+        self.gone.add(node)
         self.releasing.pop(node, None)
         if node in self.node_hours:
             self.node_hours[node] = (self.node_hours[node][0], at)
