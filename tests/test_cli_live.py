@@ -20,6 +20,7 @@ import yaml
 
 from live_server import LAB, TENURE, Served, serving, start_server, wait_for
 from tenure.core.words import Reason
+from tenure.daemon.run import LAB_META
 from tenure.ledger.ledger import open_ledger
 
 WAITS = "language/olmo/ann"
@@ -272,7 +273,7 @@ def test_the_record_of_another_lab_is_refused_and_left_as_it_was(tmp_path: Path)
     assert "this is the record of the lab 'theirs'" in ran.stderr
     assert "Traceback" not in ran.stderr
     record = open_ledger(tmp_path / "record.db", create=False)
-    assert (record.meta("lab_file"), record.last_turn()) == (None, 0)
+    assert (record.meta(LAB_META), record.last_turn()) == (None, 0)
     record.close()
 
 

@@ -16,11 +16,14 @@ def absent(value: Any) -> bool:
 
 
 def duration(seconds: float | None) -> str:
-    """`90` → `90 s`, `5400` → `1.5 h`, `86400` → `1 d`."""
+    """`90` → `90 s`, `411` → `6 min 51 s`, `5400` → `1.5 h`, `86400` → `1 d`."""
     if seconds is None or absent(seconds):
         return NOTHING
     sign, size = ("-" if seconds < 0 else ""), abs(float(seconds))
     name, unit_s, _ = next(unit for unit in UNITS if size >= unit[2] or size == unit[1])
+    minutes, rest_s = divmod(round(size), 60)
+    if name == "min" and rest_s:
+        return f"{sign}{minutes} min {rest_s} s"
     return f"{sign}{significant(size / unit_s)} {name}"
 
 

@@ -73,16 +73,25 @@ class OpenOrders:
         """Nodes of which the engine is still to be told how they are."""
         return frozenset(str(row.body["node"]) for row in self._rows.values() if row.kind == "setnode")
 
-    def carry_out(self, engine: Engine, is_wanted: Callable[[Key], bool], ghosts: frozenset[str]) -> Carried:
+    def carry_out(
+        self,
+        engine: Engine,
+        is_wanted: Callable[[Key], bool],
+        ghosts: frozenset[str],
+        leads: Callable[[], bool] = lambda: True,
+    ) -> Carried:
         """Carry out what can be; a start that nobody wants any more (its end is recorded) is left out.
 
         `ghosts`: jobs of which an attempt may still run: none is started until it is gone.
+        `leads`: asked before each call of the engine; once it says no, what is open stays open.
         """
         carried = Carried([], [], "")
         rows = [row for row in list(self._rows.values()) if self._is_due(carried, row, is_wanted, ghosts)]
         while rows:
             run = _one_go(rows)
-            errors = _carried_out(engine, run)
+            errors = _carried_out(engine, run, leads)
+            if len(errors) < len(run):  # another may lead by now, who carries out the rest
+                rows = run = run[: len(errors)]
             for row, error in zip(run, errors, strict=True):
                 if error is None:
                     self._settle(carried, row, "done", "")
@@ -154,13 +163,20 @@ def _one_go(rows: Sequence[OrderRow]) -> list[OrderRow]:
     return run
 
 
-def _carried_out(engine: Engine, run: Sequence[OrderRow]) -> list[EngineError | None]:
-    """For each, None or why it was not carried out; after one that got no answer the rest is not tried."""
+def _carried_out(
+    engine: Engine, run: Sequence[OrderRow], leads: Callable[[], bool]
+) -> list[EngineError | None]:
+    """For each, None or why it was not carried out; after one that got no answer the rest is not tried.
+
+    Fewer where `leads` said no in between.
+    """
     many = getattr(engine, "carry_out_many", None)
     if many is not None and len(run) > 1:
-        return list(many([order_of(row) for row in run]))
+        return list(many([order_of(row) for row in run])) if leads() else []
     found: list[EngineError | None] = []
     for row in run:
+        if not leads():
+            return found
         try:
             engine.carry_out(order_of(row))
         except EngineUnavailable as error:

@@ -24,6 +24,7 @@ from tenure.core.live import take_stock_entry
 from tenure.core.policy import Policy
 from tenure.core.words import NEVER_S
 from tenure.daemon.book import Book, new_book
+from tenure.daemon.ends import Ends
 from tenure.daemon.eye import Eye
 from tenure.daemon.lab_change import carry_over, written_lab
 from tenure.daemon.orders import OpenOrders, Settled
@@ -33,6 +34,7 @@ from tenure.daemon.recover import state_before
 from tenure.daemon.state import State, book_of, state_of
 from tenure.daemon.story_head import file_lines, story_head
 from tenure.daemon.tell import Teller
+from tenure.daemon.timekeeper import Timekeeper
 from tenure.daemon.turn import Inputs, Look, code_digest, look, next_turn, take_turn, warm_up
 from tenure.daemon.view import Counters, Health, View, view_of
 from tenure.engines.clock import Clock
@@ -53,15 +55,13 @@ from tenure.ledger.records import (
 )
 from tenure.settings.errors import BadInput
 from tenure.settings.lab import Lab
-from tenure.settings.live_job import MOST_ELEMENTS
 
-LAB_META = "lab"  #: what the lab's file said when the record was last written to
+LAB_META = "lab"  #: key of `ledger.meta`: what the lab's file said when a leader last began
 POLL_S = 1.0  #: how often an engine is asked that says nothing by itself
 LEAST_S = 0.2  #: between two turns, whatever comes
 RETRY_S = 1.0  #: after an engine or a record did not answer
 KEYFRAME_EVERY = 1000  #: turns
 MOST_COMMANDS = 2000  #: in one turn
-MOST_ENDS = 100_000  #: of jobs that ended, kept in mind; the rest is looked up
 DROP_FROM = 2000  #: so many ended jobs are left behind at once …
 
 
@@ -80,9 +80,12 @@ class Daemon:
         lease_s: float = 15.0,
         keyframe_every: int = KEYFRAME_EVERY,
         policy: Policy | None = None,
+        lab_file: Mapping[str, Any] | None = None,
         log: Any = None,
     ) -> None:
+        """`lab_file`: {file, lab}, the lab's file as a mapping, kept in the record beside what it means."""
         self.lab = lab
+        self._written_lab = written_lab(lab) | dict(lab_file or {})
         self.ledger = ledger
         self.engine = engine
         self.clock = clock
@@ -104,13 +107,14 @@ class Daemon:
         self._unsettled: list[Settled] = []  #: orders that are done, and not yet so in the record
         self._missing: Mapping[str, float] = {}
         self._ghosts: frozenset[str] | None = None  #: jobs of which an attempt may run on; None: not seen yet
-        self._ends: dict[str, str | None] = {}
+        self._ends = Ends(ledger)
         self._again = False
         self._most_commands = MOST_COMMANDS
         self._poison: set[int] = set()  #: commands on which turns broke
         self._fatal = ""  #: why this server will never decide
         self._since_keyframe = 0
         self._eye = Eye(engine, clock, self._log)
+        self._time, self._clock_doubt = Timekeeper(clock), ""
         self._ledger_error: str | None = None
         self._view: View | None = None
         self._last_turn_at: float | None = None
@@ -124,11 +128,18 @@ class Daemon:
         self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Let the turn under way end, and give the lead away. What runs goes on running."""
+        """Let the turn under way end, and give the lead away. What runs goes on running.
+
+        A turn that takes longer than `timeout_s` keeps the lead: nobody else may decide beside it. It gives
+        the lead away when it is over, or the lease runs out.
+        """
         self._over.set()
         self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                self._log.warning("turn_goes_on", after_s=timeout_s)
+                return
         self._yield()
         self._state = "stopped"
 
@@ -150,10 +161,14 @@ class Daemon:
         }.get(self._state, "deciding")
         if self._fatal:
             sentence = self._fatal
+        elif self._clock_doubt:
+            sentence = self._clock_doubt
         elif self._ledger_error is not None:
             sentence = f"the record does not answer, so nothing is decided: {self._ledger_error}"
         elif silent_s is not None:
             sentence = f"the engine does not answer, so nothing is decided: {self._eye.state.error}"
+        elif self._book is not None and self._state == "leading":
+            sentence = self._time.behind(self._book.start + self._book.t) or sentence
         return Health(
             leader=self._state == "leading",
             state=self._state,
@@ -161,6 +176,7 @@ class Daemon:
             ledger_error=self._ledger_error,
             last_turn_at=self._last_turn_at,
             sentence=sentence,
+            clock_doubt=self._clock_doubt,
         )
 
     # --- the loop -----------------------------------------------------------------------------------------
@@ -196,6 +212,12 @@ class Daemon:
 
     def turn_now(self) -> bool:
         """One step: whatever is due. True if a turn was taken and recorded."""
+        doubt = self._time.doubt()
+        if bool(doubt) != bool(self._clock_doubt):
+            self._log.warning("clock_jumped" if doubt else "clock_believed", why=doubt)
+        self._clock_doubt = doubt
+        if doubt:  # neither is the lead kept: by such a clock it would be kept for ever
+            return False
         try:
             if not self._leads():
                 return False
@@ -244,10 +266,10 @@ class Daemon:
             book = new_book(self.lab, self._policy, identity.start)
             self._teller = self._teller_of(book)
             self.ledger.set_meta(STORY_HEAD, story_head(book))
-            self.ledger.set_meta(LAB_META, written_lab(self.lab))
+            self.ledger.set_meta(LAB_META, self._written_lab)
             self._open(book, state_of(book), "opened")
             return
-        change = carry_over(state, self.lab, self.ledger.meta(LAB_META) or written_lab(self.lab))
+        change = carry_over(state, self.lab, self.ledger.meta(LAB_META) or self._written_lab)
         book = book_of(change.state, self.lab, self._policy, identity.start)
         self._teller = self._teller_of(book)
         if change.told:
@@ -260,7 +282,7 @@ class Daemon:
             self._keep(book)
         if change.shares:
             self._ask_for_shares(change.shares)
-        self.ledger.set_meta(LAB_META, written_lab(self.lab))
+        self.ledger.set_meta(LAB_META, self._written_lab)
         self.engine.expect(book.alive())
         self._log.info("recovered", turn=book.turn, jobs=book.n_jobs, orders=len(self._orders))
 
@@ -310,7 +332,7 @@ class Daemon:
             missing=self._missing,
             unenrolled=dict(self._orders.unenrolled),
             poison=frozenset(self._poison),
-            end_of=self._end_of,
+            end_of=self._ends,
             keeps_queue=self.engine.keeps_queue,
         )
         looked = look(book, inputs)
@@ -354,9 +376,7 @@ class Daemon:
         self._orders.add(row.orders)
         over = [(one.job, one.attempt) for one in row.attempts if one.stopped_t is not None]
         self._unsettled += self._orders.ended(over) + self._orders.answered(inputs.unenrolled)
-        if len(self._ends) > MOST_ENDS:
-            self._ends.clear()
-        self._ends.update((one.job, one.end) for one in row.jobs if one.end)
+        self._ends.add(row.jobs)
         self.counters.turns += 1
         self.counters.commands += len(row.answers)
         self._keep(outcome.book, looked.at)
@@ -398,9 +418,7 @@ class Daemon:
         if not len(self._orders) or self._ghosts is None:
             self._settle()
             return
-        if self._lease is None or self.clock.now() >= self._lease.until:
-            return  # stopped for so long that another may lead by now, who carries them out
-        carried = self._orders.carry_out(self.engine, self._is_wanted, self._ghosts)
+        carried = self._orders.carry_out(self.engine, self._is_wanted, self._ghosts, self._still_leads)
         if carried.settled and self._ghosts:
             self._wake.set()  # what was told to leave may be gone, and its job may start
         for row, why in carried.refused:
@@ -414,6 +432,10 @@ class Daemon:
         self.counters.orders_open = len(self._orders)
         self._unsettled += carried.settled
         self._settle()
+
+    def _still_leads(self) -> bool:
+        """Not where it stopped, or an engine took, for so long that another may lead by now."""
+        return self._lease is not None and self.clock.now() < self._lease.until
 
     def _settle(self) -> None:
         """Write down which orders are done. What could not be written is written with the next ones."""
@@ -448,17 +470,6 @@ class Daemon:
         if self._ledger_error is None:
             self._log.warning("ledger_unavailable", why=str(error))
         self._ledger_error = str(error) or "no answer"
-
-    def _end_of(self, job: str) -> str | None:
-        """How a job, or an array as a whole, ended: "" while it has not, None where there is none."""
-        if job not in self._ends:
-            row = self.ledger.job(job)
-            rows = [row] if row is not None else self.ledger.jobs(array=job, limit=MOST_ELEMENTS)
-            ends = [one.end for one in rows]
-            if not ends or "" in ends:
-                return "" if ends else None
-            self._ends[job] = next((end for end in ends if end != "finished"), "finished")
-        return self._ends[job]
 
     def _forget(self) -> None:
         """What is in memory may not be what is recorded: read it again, as a leader chosen anew."""

@@ -39,6 +39,7 @@ class Health(NamedTuple):
     ledger_error: str | None
     last_turn_at: float | None
     sentence: str
+    clock_doubt: str = ""  #: why this machine's clock is not believed, and so nothing decided
 
 
 @dataclass

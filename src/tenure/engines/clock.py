@@ -32,6 +32,10 @@ class RealClock:
         """Sleep."""
         time.sleep(max(0.0, seconds))
 
+    def steady(self) -> float:
+        """Seconds that really passed, since some instant; nobody can set it. A sleeping machine's count."""
+        return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
 
 class ChosenClock:
     """Stands still until it is moved; who waits on it moves it on. May be asked from several threads."""

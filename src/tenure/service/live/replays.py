@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tenure.daemon.recover import replay as decide_again
+from tenure.daemon.run import LAB_META
 from tenure.ledger.ledger import Ledger, open_ledger
 from tenure.ledger.records import LedgerError
 from tenure.service.outputs import plain
@@ -15,7 +16,7 @@ from tenure.settings.lab import Lab, lab_of, read_lab
 from tenure.settings.yaml_file import read_yaml
 
 RECORD_FILE = "record.db"  #: in the folder of a server
-LAB = "lab_file"  #: key of `ledger.meta`: the lab's file as a mapping, and its name
+OLD_LAB = "lab_file"  #: key of `ledger.meta` where older records have the lab's file
 
 
 class CannotServe(OSError):
@@ -25,9 +26,9 @@ class CannotServe(OSError):
         return str(self.args[0]) if self.args else "the server cannot start"
 
 
-def keep_lab(ledger: Ledger, path: Path) -> None:
-    """Write the lab's file into the record, so that its turns can be decided again without it."""
-    ledger.set_meta(LAB, {"file": path.name, "lab": plain(read_yaml(path))})
+def lab_file(path: Path) -> dict[str, Any]:
+    """The lab's file as a leader keeps it in the record, so that turns can be decided again without it."""
+    return {"file": path.name, "lab": plain(read_yaml(path))}
 
 
 def replay(turn: int, *, db: str | None, data: Path, lab: Path | None = None) -> dict[str, Any]:
@@ -68,7 +69,8 @@ def _replayed(ledger: Ledger, turn: int, lab: Path | None) -> dict[str, Any]:
 
 
 def _kept_lab(ledger: Ledger) -> Lab:
-    kept = ledger.meta(LAB)
+    kept = ledger.meta(LAB_META) or {}
+    kept = kept if "lab" in kept else ledger.meta(OLD_LAB)
     if kept is None:
         raise BadInput("replay", "--lab", "nothing", "the lab's file: this record does not hold it")
     return lab_of(kept["lab"], file=str(kept["file"]))

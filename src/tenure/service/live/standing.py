@@ -23,7 +23,7 @@ from tenure.service.live.desk import Desk, called
 from tenure.service.live.engines import open_engine
 from tenure.service.live.errors import LiveError, NotReady
 from tenure.service.live.heap import give_back
-from tenure.service.live.replays import RECORD_FILE, CannotServe, keep_lab
+from tenure.service.live.replays import RECORD_FILE, CannotServe, lab_file
 from tenure.service.readiness import kernels_ready
 from tenure.settings.errors import BadInput
 from tenure.settings.lab import read_lab
@@ -68,7 +68,6 @@ def standing(options: Options, say: Say) -> Iterator[tuple[Desk, socket.socket]]
             begun = ledger.identity()
             if begun is not None:  # nothing is written into the record of another lab
                 ledger.begin(lab.name, begun.start)
-            keep_lab(ledger, options.lab)
             _admin_token(options.data, ledger)
         except LedgerError as problem:
             raise CannotServe(f"the record cannot be opened: {problem}") from problem
@@ -83,6 +82,7 @@ def standing(options: Options, say: Say) -> Iterator[tuple[Desk, socket.socket]]
             clock,
             name=f"{socket.gethostname()}:{options.data.resolve()}",
             shadow=options.shadow,
+            lab_file=lab_file(options.lab),
             log=structlog.get_logger("tenure.daemon"),
         )
         desk = Desk(lab, ledger, daemon, engine, now=clock.now, shadow=options.shadow, data=options.data)
