@@ -15,6 +15,7 @@ from tenure.providers.fake_ec2.world import CENT, DAY_S, Params, World
 
 SOONEST_S, FURTHEST_S = 30 * 60.0, 56 * DAY_S
 ENDS_AT_S = 11.5 * 3600  #: blocks end at 11:30 UTC
+STEP_S = 600.0  #: starts fall on these
 SHOWN = 10  #: offerings of the lattice in one answer
 
 
@@ -27,6 +28,7 @@ def describe_offerings(world: World, asked: Params, now: float) -> dict[str, Any
     _known_kind(world, kind)
     _check_hours(hours, "CapacityDurationHours")
     earliest = max(_instant(asked.get("StartDateRange"), now), now + SOONEST_S)
+    earliest = -(-earliest // STEP_S) * STEP_S
     latest = _instant(asked.get("EndDateRange"), now + FURTHEST_S + hours * 3600)
     found = [*_listed(world, kind, count, earliest, latest)]
     if world.behaviour.lattice and count <= world.behaviour.quota:

@@ -1,0 +1,137 @@
+"""`tenure run offers|sign|approve|buy|void|purchases`: what is for sale for a run, and buying it once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tenure.cli import options
+from tenure.cli.endings import FAILED, complain
+
+if TYPE_CHECKING:
+    from tenure.service.buying import Place
+
+File = Annotated[Path, typer.Argument(metavar="RUN", help="The run's file, YAML.")]
+Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Where the run's book is kept.")]
+Db = Annotated[str | None, typer.Option("--db", metavar="URL", help="Its database, where it is not there.")]
+Days = Annotated[
+    str | None,
+    typer.Option("--days", metavar="14,21", help="Lengths asked for; default: those near the plan's best."),
+]
+PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="As `run sign` printed it.")]
+DATA = Path(".tenure")
+
+
+@contextmanager
+def _no_is_one_line() -> Iterator[None]:
+    from tenure.service.buying import CannotBuy
+
+    try:
+        yield
+    except CannotBuy as no:
+        complain(str(no))
+        raise typer.Exit(FAILED) from None
+
+
+def _place(data: Path, db: str | None) -> Place:
+    from tenure.service.buying import Place
+
+    return Place(data=data, db=db)
+
+
+def _days(text: str | None) -> list[float] | None:
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no list of days: 14,21", param_hint="--days") from None
+
+
+def offers(
+    file: File, *, days: Days = None, data: Data = DATA, db: Db = None, json: options.Json = None
+) -> None:
+    """Show what is for sale for the run, by its expected cost under the run's own plan."""
+    from tenure.cli import screen, tables_of_buying
+    from tenure.service import buying
+
+    results = screen.Results(json, inputs=(file,))
+    with _no_is_one_line():
+        told = buying.offers(file, _place(data, db), _days(days))
+    results.give(told, lambda console: tables_of_buying.offers(console, told))
+
+
+def sign(
+    file: File,
+    offer: Annotated[str, typer.Argument(metavar="OFFER", help="Its id, as `run offers` shows it.")],
+    *,
+    days: Days = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="SUM", help="Of all the run's purchases; default: the file's, else the fee."),
+    ] = None,
+    data: Data = DATA,
+    db: Db = None,
+    json: options.Json = None,
+) -> None:
+    """Sign for an offer, as who you are on this machine. Nothing is bought by it."""
+    from tenure.service import buying
+
+    asked = (file, _place(data, db), offer)
+    _give(json, file, lambda: buying.sign(*asked, days=_days(days), budget=budget))
+
+
+def approve(file: File, plan: PlanId, *, data: Data = DATA, db: Db = None, json: options.Json = None) -> None:
+    """Say yes to what somebody else has signed: above the run's set sum, two people must."""
+    from tenure.service import buying
+
+    _give(json, file, lambda: buying.approve(file, _place(data, db), plan))
+
+
+def buy(file: File, plan: PlanId, *, data: Data = DATA, db: Db = None, json: options.Json = None) -> None:
+    """Buy what was signed. It is sent once, ever: asked again, it says what became of it."""
+    from tenure.service import buying
+
+    _give(json, file, lambda: buying.buy(file, _place(data, db), plan))
+
+
+def purchases(file: File, *, data: Data = DATA, db: Db = None, json: options.Json = None) -> None:
+    """Show all that was signed for the run, by whom, and what became of it."""
+    from tenure.cli import screen, tables_of_buying
+    from tenure.service import buying
+
+    results = screen.Results(json, inputs=(file,))
+    with _no_is_one_line():
+        told = buying.purchases(file, _place(data, db))
+    results.give(told, lambda console: tables_of_buying.plans(console, told["plans"]))
+
+
+def void(
+    file: File,
+    intent: Annotated[str, typer.Argument(metavar="INTENT", help="As `run purchases` shows it.")],
+    *,
+    data: Data = DATA,
+    db: Db = None,
+) -> None:
+    """Say that a purchase whose answer was lost bought nothing, after a look at the provider's own page."""
+    from tenure.service import buying
+
+    with _no_is_one_line():
+        buying.void(file, _place(data, db), intent)
+    typer.echo(f"{intent} is void: it may be bought anew")
+
+
+def _give(json: str | None, file: Path, ask: Callable[[], dict[str, Any]]) -> None:
+    from tenure.cli import screen, tables_of_buying
+
+    results = screen.Results(json, inputs=(file,))
+    with _no_is_one_line():
+        told = ask()
+    results.give(told, lambda console: tables_of_buying.plans(console, [told]))
+
+
+COMMANDS = (offers, sign, approve, buy, purchases, void)
