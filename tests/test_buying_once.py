@@ -62,7 +62,9 @@ def cloud() -> Iterator[tuple[Server, Aws]]:
     """One server and one real client for all histories; the world behind it changes."""
     town = Town()
     with Server(town.world, hang_s=0.3) as server:
-        yield server, town.aws(server.url)
+        aws = town.aws(server.url)
+        yield server, aws
+        aws.close()
 
 
 def provider_of(cloud: tuple[Server, Aws], case: Case) -> Aws:
@@ -254,4 +256,5 @@ def test_the_world_sells_the_same_offer_twice_to_whoever_sends_twice() -> None:
             "ec2", "us-east-1", endpoint_url=server.url, aws_access_key_id="a", aws_secret_access_key="b"
         )
         client.purchase_capacity_block(CapacityBlockOfferingId=offer.id, InstancePlatform="Linux/UNIX")
+        client.close()
     assert town.world.purchases() == 2

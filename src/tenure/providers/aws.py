@@ -77,6 +77,11 @@ class Aws:
         self._gpus: dict[str, int] = dict(settings.gpus_per_node)
         self._zones: dict[str, str] = {}
 
+    def close(self) -> None:
+        """Let go of the connections."""
+        for client in {id(one): one for one in (self._once, self._reads)}.values():
+            client.close()
+
     # --- what is for sale ------------------------------------------------------------------------------
 
     def offers(self, ask: Ask) -> Sequence[Offer]:

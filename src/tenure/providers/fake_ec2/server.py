@@ -138,6 +138,9 @@ class Direct:
             )
             raise kind(endpoint_url="direct") from None
 
+    def close(self) -> None:
+        """Nothing to let go."""
+
     def get_paginator(self, name: str) -> Any:
         """As boto3's: `paginate(**asked)` gives the pages."""
         return _Pages(getattr(self, name))
