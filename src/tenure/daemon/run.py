@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -122,9 +122,12 @@ class Daemon:
 
     # --- for everybody ------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin, in a thread of its own; returns at once."""
-        self._thread = threading.Thread(target=self._run, name="tenure-daemon", daemon=True)
+    def start(self, before: Callable[[Callable[[], bool]], None] | None = None) -> None:
+        """Begin, in a thread of its own; returns at once.
+
+        `before` is done there first; it is given what says whether the daemon was told to stop.
+        """
+        self._thread = threading.Thread(target=self._run, args=(before,), name="tenure-daemon", daemon=True)
         self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
@@ -181,7 +184,9 @@ class Daemon:
 
     # --- the loop -----------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run(self, before: Callable[[Callable[[], bool]], None] | None) -> None:
+        if before is not None:
+            before(self._over.is_set)
         while not self._over.is_set():
             began = time.monotonic()
             try:

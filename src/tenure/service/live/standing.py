@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from tenure.service.live.engines import open_engine
 from tenure.service.live.errors import LiveError, NotReady
 from tenure.service.live.heap import give_back
 from tenure.service.live.replays import RECORD_FILE, CannotServe, lab_file
+from tenure.service.live.warming import compile_aside
 from tenure.service.readiness import kernels_ready
 from tenure.settings.errors import BadInput
 from tenure.settings.lab import read_lab
@@ -87,9 +89,11 @@ def standing(options: Options, say: Say) -> Iterator[tuple[Desk, socket.socket]]
         )
         desk = Desk(lab, ledger, daemon, engine, now=clock.now, shadow=options.shadow, data=options.data)
         desk.ready = False
+        before = None
         if not kernels_ready():
             say("compiling the scheduler for this machine (once; about a minute) …")
-        daemon.start()
+            before = partial(compile_aside, options.lab)
+        daemon.start(before)
         stack.callback(daemon.stop, STOP_WITHIN_S)
         yield desk, address
 
