@@ -1,0 +1,115 @@
+"""What lies in a store, whether or not it was ever committed?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+from tenure.checkpoints import fence, layout, verifying
+from tenure.checkpoints.places import Place, Seen
+from tenure.checkpoints.words import Checkpoint, Incomplete
+
+COMMITTED = "committed"  #: it counts
+VOID = "void"  #: committed late, by an attempt that another had taken over from
+WHOLE = (
+    "whole"  #: never committed, though its manifest and all files are there: perhaps a copy by other means
+)
+PARTIAL = "partial"  #: never committed, and not all there: being written, or cut off
+GOING = "going"  #: half pruned
+UNREADABLE = "unreadable"  #: its commit is damaged
+MARK = "PRUNED"  #: a file in a save's folder: it is being pruned, what is left of it may go
+
+
+class Found(NamedTuple):
+    """A save as it lies in the store."""
+
+    step: int
+    attempt: int
+    state: str
+    bytes: int  #: of all its files, as listed
+    newest_at: float  #: when the last of its files was written, by the store's clock; 0 where it has none
+    committed: Checkpoint | None
+    paths: tuple[str, ...]  #: all its files
+
+    @property
+    def name(self) -> str:
+        """As people say it: step-attempt."""
+        return f"{self.step}-{self.attempt}"
+
+
+def found(place: Place) -> list[Found]:
+    """Everything, by step and attempt. Files that do not look like a save's are left out, and alone."""
+    saves: dict[tuple[int, int], dict[str, Seen]] = defaultdict(dict)
+    for path, seen in place.files(layout.SAVES).items():
+        parts = path.split("/")
+        named = layout.SAVE.fullmatch(parts[1]) if len(parts) > 2 else None
+        if named:
+            saves[int(named[1]), int(named[2])][path] = seen
+    commits, damaged = _commits(place)
+    for one in commits.values():
+        saves.setdefault((one.step, one.attempt), {})
+    standing = fence.fences(place)
+    everything = [
+        _one(place, step, attempt, files, commits.get(step), standing)
+        for (step, attempt), files in saves.items()
+    ]
+    everything += [Found(step, 0, UNREADABLE, 0, 0.0, None, ()) for step in damaged]
+    return sorted(everything, key=lambda one: (one.step, one.attempt))
+
+
+def _commits(place: Place) -> tuple[dict[int, Checkpoint], list[int]]:
+    commits: dict[int, Checkpoint] = {}
+    damaged = []
+    for path in place.files(layout.COMMITTED):
+        name = path.rsplit("/", 1)[-1]
+        if not name.isdigit():
+            continue
+        try:
+            made = layout.read_commit(place.read(path), path)
+        except FileNotFoundError:
+            continue  # pruned a moment ago
+        except Incomplete:
+            made = None
+        if made is None or made.step != int(name):
+            damaged.append(int(name))
+        else:
+            commits[made.step] = made
+    return commits, damaged
+
+
+def _one(
+    place: Place,
+    step: int,
+    attempt: int,
+    files: dict[str, Seen],
+    commit: Checkpoint | None,
+    standing: list[fence.Fence],
+) -> Found:
+    folder = layout.save_of(step, attempt)
+    ours = commit if commit is not None and commit.attempt == attempt else None
+    if ours is not None:
+        state = VOID if fence.void(standing, ours) else COMMITTED
+    elif f"{folder}/{MARK}" in files:
+        state = GOING
+    else:
+        state = _uncommitted(place, folder, files)
+    return Found(
+        step,
+        attempt,
+        state,
+        sum(seen.bytes for seen in files.values()),
+        max((seen.at for seen in files.values()), default=0.0),
+        ours,
+        tuple(sorted(files)),
+    )
+
+
+def _uncommitted(place: Place, folder: str, files: dict[str, Seen]) -> str:
+    path = f"{folder}/{layout.MANIFEST}"
+    if path not in files:
+        return PARTIAL
+    try:
+        manifest = layout.read_manifest(place.read(path), path)
+    except (FileNotFoundError, Incomplete):
+        return PARTIAL
+    return PARTIAL if verifying.against(place, folder, manifest, deep=False) else WHOLE

@@ -1,0 +1,112 @@
+"""How is room made without ever losing the only good checkpoint, though it be cut off at any step?
+
+A folder is marked, its commit removed, then its files, its mark last: what is cut off between is either still
+a checkpoint or known to be going. Ages are told by the store's own clock, so a machine whose clock is wrong
+deletes nothing too soon. What is whole and was never committed, and what does not look like ours, is left.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from tenure.checkpoints import layout
+from tenure.checkpoints.findings import COMMITTED as COUNTS
+from tenure.checkpoints.findings import GOING, MARK, PARTIAL, VOID, Found, found
+from tenure.checkpoints.places import Place
+from tenure.checkpoints.retention import Keep, Verdict, judge
+from tenure.checkpoints.words import Checkpoint, NothingUsable
+
+READING = "READING"
+
+
+class Pruned(NamedTuple):
+    """What was let go, or would be."""
+
+    verdicts: list[Verdict]
+    deleted: list[str]  #: names (step-attempt)
+    cut_off: list[str]  #: of these, saves that never were checkpoints
+    bytes: int
+
+
+def store_now(place: Place) -> float:
+    """The store's clock: when it says that a file was written which was written now."""
+    path = f"CLOCK/{uuid.uuid4().hex}"
+    place.write(path, b"tick")
+    try:
+        return next(seen.at for name, seen in place.files("CLOCK").items() if name == path)
+    finally:
+        place.delete([path])
+
+
+def prune(
+    place: Place,
+    verify: Callable[[Checkpoint], list[str]],
+    keep: Keep,
+    *,
+    reading: Collection[str] = (),
+    dry: bool = False,
+) -> Pruned:
+    """
+    Let go what `keep` does not keep. `reading`: names (step-attempt) besides those that said so in the store.
+
+    NothingUsable where checkpoints stand and none of them verifies: then nothing is deleted.
+    """
+    now = store_now(place)
+    everything = found(place)
+    standing = [one.committed for one in everything if one.state == COUNTS and one.committed is not None]
+    wrong = {one.name: verify(one) for one in standing}
+    sound = [one for one in standing if not wrong[one.name]]
+    unsound = [one for one in standing if wrong[one.name]]
+    if standing and not sound:
+        raise NothingUsable(
+            f"none of {len(standing)} checkpoints verifies ({wrong[standing[-1].name][0]}): all are kept"
+        )
+    verdicts = judge(sound, unsound, keep, set(reading) | readers(place, now))
+    going = {verdict.checkpoint.name for verdict in verdicts if not verdict.kept}
+    cut_off = [
+        one
+        for one in everything
+        if one.state == GOING or (one.state in (PARTIAL, VOID) and now - one.newest_at > keep.grace_s)
+    ]
+    leaving = [one for one in everything if one.name in going] + cut_off
+    if not dry:
+        for one in leaving:
+            _let_go(place, one)
+        place.delete([path for path, until in _leases(place).items() if until[1] <= now])
+    return Pruned(
+        verdicts,
+        [one.name for one in leaving],
+        [one.name for one in cut_off],
+        sum(one.bytes for one in leaving),
+    )
+
+
+def _let_go(place: Place, one: Found) -> None:
+    folder = layout.save_of(one.step, one.attempt)
+    mark = f"{folder}/{MARK}"
+    place.write(mark, b"")
+    if one.committed is not None:
+        place.delete([layout.committed_of(one.step)])
+    place.delete([path for path in one.paths if path != mark])
+    place.delete([mark])
+
+
+def readers(place: Place, now: float) -> set[str]:
+    """Names of what somebody reads just now."""
+    return {name for name, until in _leases(place).values() if until > now}
+
+
+def _leases(place: Place) -> dict[str, tuple[str, float]]:
+    leases = {}
+    for path in place.files(READING):
+        try:
+            told = json.loads(place.read(path))
+            leases[path] = (str(told["name"]), float(told["until"]))
+        except FileNotFoundError:
+            continue
+        except (ValueError, KeyError, TypeError):
+            continue  # not ours
+    return leases
