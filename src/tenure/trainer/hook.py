@@ -110,7 +110,9 @@ class Hook:
     ) -> Hook:
         """The hook of the folder that TENURE_HOOK names; without it, only signals are heard."""
         folder = os.environ.get(words.HOOK) or None
-        return cls(folder, agree=agree, sync=sync, every=every, store_errors=store_errors)
+        beat_s = float(os.environ.get(words.BEAT_S) or USUAL.beat_s)
+        times = USUAL._replace(beat_s=beat_s, look_s=min(USUAL.look_s, beat_s))
+        return cls(folder, agree=agree, sync=sync, every=every, store_errors=store_errors, times=times)
 
     # --- each step ----------------------------------------------------------------------------------
 
@@ -149,6 +151,10 @@ class Hook:
         """What is wrong now, a line each, with what the trainer does about it."""
         return tuple(self.watcher.troubles.values())
 
+    def agreed(self, here: bool) -> bool:
+        """Whether it is so on any rank. Called by every rank at the same place."""
+        return bool(self.agree([int(here), 0])[0])
+
     # --- saves --------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -162,7 +168,7 @@ class Hook:
         progress.spend(TRAIN)
         before, begun = progress.state, self.clock.ticks()
         progress.enter(words.DRAINING if self.leaving else words.SAVING)
-        self.watcher.hurry()
+        self._soon()
         other: Exception | None = None
         try:
             yield saving
@@ -185,7 +191,7 @@ class Hook:
             saving.committed = True
             self._begun[step] = begun
             self.committed(step, tokens)
-        self.watcher.hurry()
+        self._soon()
 
     def committed(self, step: int, tokens: float | None = None) -> None:
         """This step's checkpoint is durable and verified. `saving` says so itself unless it is `later`."""
@@ -240,6 +246,12 @@ class Hook:
             window = None  # of the attempt before; ours is not told yet
         return rungs_of(window, progress.saves.quantile(0.99), progress.step_s)
 
+    def _soon(self) -> None:
+        """A heartbeat without delay."""
+        self.watcher.hurry()
+        if not self.watcher.own_thread:
+            self.watcher.turn()
+
     def _wish(self) -> Answer:
         heard = self.watcher.heard._replace(signal=self.signals.heard)
         silent = self.watcher.silent_s()
@@ -263,7 +275,7 @@ class Hook:
         if answer.do == DRAIN:
             self.leaving = answer
             self.progress.enter(words.DRAINING)
-        self.watcher.hurry()
+        self._soon()
 
     def _check(self) -> None:
         """By the watcher: is something asked that no poll takes up? Was another rank's request ours too?"""

@@ -19,6 +19,7 @@ ENDS = (DRAINED_STATE, INCOMPLETE_STATE, FINISHED, FAILED)
 DRAINED, INCOMPLETE = 0, 75
 
 HOOK = "TENURE_HOOK"  #: the hook folder; without it only signals are heard
+BEAT_S = "TENURE_BEAT_S"  #: seconds between heartbeats
 ATTEMPT = ("TENURE_RUN_ATTEMPT", "TENURE_ATTEMPT", "SLURM_RESTART_COUNT")  #: the first that is there
 DONE, SAVED, NOTICE = "TENURE_DONE", "TENURE_SAVED", "TENURE_NOTICE"
 ASKED = "TENURE_ASKED"  #: a file that a launcher on this node touches where it was told to end
