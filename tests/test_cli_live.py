@@ -123,6 +123,21 @@ def test_the_receipt_is_printed_in_words(server: Served) -> None:
     assert "cancelled" in server.run("cancel", job, "--reason", "a test").stdout
 
 
+def test_the_receipt_of_a_large_array_says_that_not_all_of_it_starts_at_once(server: Served) -> None:
+    ran = server.run(
+        "submit", "-A", "vision", "-g", "2", "--min-runtime", "30m", "--array", "0-99", "--dry-run"
+    )
+    assert ran.returncode == 0, ran.stderr
+    said = " ".join(ran.stdout.split())
+    assert "100 GPU-hours for the minimum of its 100 jobs" in said
+    assert "of its first job" in said
+    assert "100 jobs of it may run at once and ask for 200 GPUs" in said
+    ran = server.run(
+        "submit", "-A", "vision", "-g", "1", "--min-runtime", "30m", "--array", "0-99%1", "--dry-run"
+    )
+    assert "may run at once" not in ran.stdout
+
+
 def test_a_dry_run_says_what_would_be_and_submits_nothing(server: Served) -> None:
     before = told(server, "queue", "--state", "all")["total"]
     ran = server.run("submit", "-A", "vision", "-g", "1", "--min-runtime", "1h", "--dry-run")

@@ -225,6 +225,35 @@ def test_a_submission_is_tried_again_under_one_key() -> None:
         httpd.server_close()
 
 
+def test_of_a_server_that_dies_with_a_submission_in_hand_it_is_said_that_it_may_be_there() -> None:
+    asked: list[bytes] = []
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+
+        def die() -> None:
+            heard, _ = listening.accept()
+            asked.append(heard.recv(1 << 16))
+            heard.close()
+            listening.close()
+
+        thread = threading.Thread(target=die)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with (
+            Client(url, "t", wait=lambda _: thread.join()) as lab,
+            pytest.raises(ServerUnavailable, match="may be in the record") as told,
+        ):
+            lab.submit(key="mine", account="a", gpus=1, command=["true"])
+    assert "key mine" in str(told.value)
+    assert told.value.sent
+    assert b"idempotency-key: mine" in asked[0].lower()
+    with Client(url, "t", wait=lambda _: None) as lab, pytest.raises(ServerUnavailable) as told:
+        lab.submit(account="a", gpus=1, command=["true"])
+    assert not told.value.sent  # nobody was there: nothing was sent
+    assert "record" not in str(told.value)
+
+
 def test_a_wrong_token_is_not_allowed(server: Served) -> None:
     with (
         Client(server.url, "tenure_wrong") as lab,

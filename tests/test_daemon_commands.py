@@ -79,6 +79,28 @@ def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_within_its_grace(s
     assert small.ask("cancel", "77").body["status"] == 404
 
 
+def test_of_holds_and_releases_in_one_turn_the_last_word_counts(small: Small) -> None:
+    small.submit("a", 16, min_runtime="1h")
+    job = small.submit("a", 8)
+    asked = [
+        small.tell(verb, job) for verb in ("hold", "release", "release", "hold", "hold", "release", "hold")
+    ]
+    small.settle()
+    told = [small.ledger.answer(number) for number in asked]
+    assert [one.ok for one in told if one] == [True, True, False, True, False, True, True]
+    assert [one.body["error"] for one in told if one and not one.ok] == [
+        f"job {job} is not on hold", f"job {job} does not wait: nothing to hold"
+    ]  # fmt: skip
+    assert small.phase(job) == Phase.HELD
+    words = [line["event"] for line in small.lines("held", "released")]
+    assert words == ["held", "released", "held", "released", "held"]
+    asked = [small.tell(verb, job) for verb in ("release", "hold", "release")]
+    small.settle()
+    assert [one.ok for number in asked if (one := small.ledger.answer(number))] == [True] * 3
+    assert small.phase(job) == Phase.WAITING
+    assert small.view.cards[job].held_by == ""
+
+
 def test_a_job_on_hold_waits_until_it_is_released(small: Small) -> None:
     job = small.submit(hold=True)
     assert small.phase(job) == Phase.HELD

@@ -47,14 +47,16 @@ def _receipt(console: Console, receipt: Receipt) -> None:
     lines.add_column(no_wrap=True)
     lines.add_column(overflow="fold")
     if receipt.min_runtime_s:
-        cost = f"{gpu_hours(receipt.cost_gpu_h)} GPU-hours for its minimum, charged to {receipt.account}"
+        whose = "its minimum" if receipt.elements == 1 else f"the minimum of its {receipt.elements} jobs"
+        cost = f"{gpu_hours(receipt.cost_gpu_h)} GPU-hours for {whose}, charged to {receipt.account}"
     else:
         cost = f"nothing: unbudgeted work is not charged to {receipt.account}"
     if receipt.left_gpu_h is not None:
         cost += f", which has {gpu_hours(receipt.left_gpu_h)} left in the lookback"
     lines.add_row("costs", cost)
     lines.add_row("buys", receipt.buys)
-    lines.add_row("wait", wait_words(receipt.wait))
+    first = "" if receipt.elements == 1 or receipt.wait is None else ", of its first job"
+    lines.add_row("wait", wait_words(receipt.wait) + first)
     if receipt.smaller_min_runtime_s is not None:
         smaller = (
             f"{wait_words(receipt.smaller_wait)} with a minimum of {duration(receipt.smaller_min_runtime_s)}"

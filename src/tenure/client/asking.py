@@ -95,9 +95,19 @@ class Client:
 
         `key`: asked twice with one key is submitted once. `receipt=False` is quicker.
         """
-        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        key = key or uuid.uuid4().hex
         params = None if receipt else {"receipt": "no"}
-        return self._post(Submitted, "jobs", job, headers=headers, params=params, again=True)
+        try:
+            headers = {"Idempotency-Key": key}
+            return self._post(Submitted, "jobs", job, headers=headers, params=params, again=True)
+        except ServerUnavailable as lost:
+            if not lost.sent:
+                raise
+            raise ServerUnavailable(
+                f"{lost}\nThe job had been sent and may be in the record: `tenure queue` shows it when a"
+                f" server is up. Submitted again with the key {key} (--key) it is there once.",
+                sent=True,
+            ) from None
 
     def queue(
         self,
@@ -297,12 +307,14 @@ class Client:
         """Ask, and ask again where that does no harm. `ill`: an answer of 503 is one too."""
         asked = {key: value for key, value in (params or {}).items() if value is not None}
         pauses: Sequence[float] = RETRIES_S if again else ()
+        sent = False
         address = path[1:] if path.startswith("/") else f"api/v1/{path}"
         for pause_s in (*pauses, None):
             try:
                 answer = self._http.request(method, address, params=asked, json=body, headers=headers)
             except httpx.HTTPError as lost:
-                problem = self._lost(lost)
+                sent = sent or not isinstance(lost, (httpx.ConnectError, httpx.ConnectTimeout))
+                problem = self._lost(lost, sent)
             except (ValueError, RecursionError) as wrong:  # what is no JSON: nan, a text of half a character
                 raise Refused(f"the question is no JSON: {wrong}") from None
             else:
@@ -310,14 +322,15 @@ class Client:
                     return answer
                 if answer.status_code not in AGAIN and answer.status_code != 429:
                     raise _refusal(answer)
-                problem = ServerUnavailable(_message(answer))
+                problem = ServerUnavailable(_message(answer), sent=sent)
             if pause_s is None:
                 raise problem
             self._wait(pause_s)
         raise AssertionError("unreachable")
 
-    def _lost(self, lost: httpx.HTTPError) -> ServerUnavailable:
-        return ServerUnavailable(f"no answer from {self.place.url} ({_words(lost)}); is `tenure serve` up?")
+    def _lost(self, lost: httpx.HTTPError, sent: bool = False) -> ServerUnavailable:
+        text = f"no answer from {self.place.url} ({_words(lost)}); is `tenure serve` up?"
+        return ServerUnavailable(text, sent=sent)
 
 
 def _beyond(before: str, now: str) -> str:

@@ -14,7 +14,11 @@ class ClientError(Exception):
 
 
 class ServerUnavailable(ClientError):
-    """No answer, or none now: ask again."""
+    """No answer, or none now: ask again. `sent`: the question had left, and may have been obeyed."""
+
+    def __init__(self, message: str, *, sent: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
 
 
 class NotAllowed(ClientError):

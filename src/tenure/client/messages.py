@@ -30,14 +30,15 @@ class Receipt(Message):
     """S22: what a minimum costs, what it buys, and the wait foreseen with it and with a smaller one."""
 
     account: str
-    gpus: int
+    gpus: int  #: of each element of an array
+    elements: int = 1  #: of the array; 1 where it is none
     min_runtime_s: int
     protected_s: int  #: min(min_runtime, max_protected): never stopped for others so long after a start
-    cost_gpu_h: float  #: charged to the account even if the job ends as soon as its protection does
+    cost_gpu_h: float  #: of all elements: charged even if each ends as soon as its protection does
     entitlement: float  #: GPUs of the account now
     left_gpu_h: float | None = None  #: of a whole lookback at its entitlement, what it has not used yet
     buys: str  #: a sentence
-    wait: Range | None = None  #: None: not foreseen (the server was busy, or the job waits for another)
+    wait: Range | None = None  #: of the first element; None: not foreseen (busy, or it waits for another)
     smaller_min_runtime_s: int | None = None
     smaller_wait: Range | None = None
     notes: list[str] = []

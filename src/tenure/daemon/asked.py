@@ -31,6 +31,16 @@ class Dependency(NamedTuple):
         return cls(job, how)
 
 
+def after_text(open_ones: Sequence[Dependency]) -> str:
+    """What a job that waits for others waits for."""
+    return "waits until these have ended: " + ", ".join(one.text for one in open_ones)
+
+
+def array_text(limit: int) -> str:
+    """What an element of an array waits for."""
+    return f"waits until fewer than {limit} elements of its array are under way"
+
+
 class Door:
     """Checks what is asked for against one lab. `leaf_of`: row of the leaf where the work of a path runs."""
 
@@ -104,4 +114,4 @@ class Door:
         return [sentence for sentence in told if sentence is not None]
 
 
-__all__ = ["Dependency", "Door"]
+__all__ = ["Dependency", "Door", "after_text", "array_text"]

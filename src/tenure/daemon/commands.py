@@ -11,7 +11,7 @@ from typing import Any
 from tenure.core.columns import WHOLE
 from tenure.core.live import News
 from tenure.core.words import NEVER_S, NONE, NodeState, Phase
-from tenure.daemon.asked import Dependency
+from tenure.daemon.asked import Dependency, after_text, array_text
 from tenure.daemon.book import Book, JobCard, NodeWord, make_room
 from tenure.daemon.gather import Gathered
 from tenure.daemon.health import needs_person
@@ -78,6 +78,7 @@ class Desk:
         self._haunted = haunted
         self._shares_now = book.board.shares.copy()
         self._alive: dict[str, int] = {}  #: elements under way, by array
+        self._held: dict[int, bool] = {}  #: by row: held or let go in this turn, as the newest word has it
 
     def take(self, commands: Sequence[Command], poison: frozenset[int] = frozenset()) -> None:
         """All of them; each gets an answer, but for submissions that the engine must see first.
@@ -230,7 +231,9 @@ class Desk:
     def hold(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Do not consider it."""
         named = self._named(subject)
-        rows = [row for row in named if self.book.phase(row) in WAITS]
+        rows = [
+            row for row in named if not self._is_held(row) and self.book.phase(row) in (*WAITS, Phase.HELD)
+        ]
         kept = [row for row in named if self.book.cards[row].held_by in (AFTER, ARRAY)]
         for row in kept:  # held back already: now by a person, too
             self._change(row, held_by=by, detail=str(body.get("reason") or ""))
@@ -239,12 +242,15 @@ class Desk:
         for row in rows:
             note = self.news.note(by=by, reason=body.get("reason"))
             self.news.add(self.t, News.HOLD, row, note=note)
+            if array := self.book.cards[row].array:
+                self._alive[array] = self._under_way(array) - 1
+            self._held[row] = True
             self._change(row, held_by=by, detail=str(body.get("reason") or ""))
         return {"job": subject}
 
     def release(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Consider it again."""
-        rows = [row for row in self._named(subject) if self.book.phase(row) == Phase.HELD]
+        rows = [row for row in self._named(subject) if self._is_held(row)]
         if not rows:
             raise Refused(f"job {subject} is not on hold")
         by_people = [row for row in rows if self.book.cards[row].held_by not in (AFTER, ARRAY)]
@@ -260,6 +266,9 @@ class Desk:
                 self.let_go(row, by, body.get("reason"))
         return {"job": subject}
 
+    def _is_held(self, row: int) -> bool:
+        return self._held.get(row, self.book.phase(row) == Phase.HELD)
+
     def let_go(self, row: int, by: str, reason: Any) -> None:
         """A job on hold waits again, unless enough of its array are under way."""
         limit, array = self._is_full(row), self.book.cards[row].array
@@ -271,6 +280,7 @@ class Desk:
             self._alive[array] = self._under_way(array) + 1
         note = self.news.note(by=by, reason=reason)
         self.news.add(self.t, News.RELEASE, row, note=note)
+        self._held[row] = False
         self._change(row, held_by="", detail="")
 
     def force(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -478,16 +488,6 @@ def command_line(spec: Mapping[str, Any]) -> list[str]:
     """What runs, as words; one text is for the shell."""
     command = spec.get("command") or []
     return ["/bin/sh", "-c", command] if isinstance(command, str) else [str(word) for word in command]
-
-
-def after_text(open_ones: Sequence[Dependency]) -> str:
-    """What a job that waits for others waits for."""
-    return "waits until these have ended: " + ", ".join(one.text for one in open_ones)
-
-
-def array_text(limit: int) -> str:
-    """What an element of an array waits for."""
-    return f"waits until fewer than {limit} elements of its array are under way"
 
 
 def _refusal(command: Command, sentence: str, status: int) -> Answer:

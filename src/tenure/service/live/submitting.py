@@ -185,19 +185,21 @@ def receipt_of(desk: Desk, view: View, job: Submission) -> Receipt:
     row = door_of(view).leaf_of[job.account]
     cluster = _cluster_of(desk, view, job)
     standing = view.board.standings[cluster * len(view.core.accounts) + row]
+    many = 1 if job.array is None else elements(job.array).how_many
     return Receipt(
         account=job.account,
         gpus=job.gpus,
+        elements=many,
         min_runtime_s=job.min_runtime,
         protected_s=protected_s,
-        cost_gpu_h=job.gpus * protected_s / HOUR_S,
+        cost_gpu_h=many * job.gpus * protected_s / HOUR_S,
         entitlement=float(standing["entitled_ugpu"]) / UGPU,
         left_gpu_h=left_gpu_s(view, standing, used_gpu_s(view, cluster, row, now_s)) / HOUR_S,
         buys=_buys(job, protected_s, view.policy.max_protected_s),
         wait=None if told is None else waits(told, now_s, desk),
         smaller_min_runtime_s=None if smaller is None else smaller_s,
         smaller_wait=None if smaller is None else waits(smaller, now_s, desk),
-        notes=_notes(job, silent),
+        notes=_notes(job, silent) + _notes_of_array(view, job, cluster),
     )
 
 
@@ -222,6 +224,21 @@ def _notes(job: Submission, silent: bool) -> list[str]:
     if job.hold:
         notes.append("it is on hold until it is released")
     return notes
+
+
+def _notes_of_array(view: View, job: Submission, cluster: int) -> list[str]:
+    """What is foreseen of one element says little of many."""
+    if job.array is None:
+        return []
+    found = elements(job.array)
+    together = min(found.how_many, found.at_once or found.how_many)
+    free = int(view.board.scenes["free"][cluster])
+    if together == 1 or together * job.gpus <= free:
+        return []
+    return [
+        f"{together} jobs of it may run at once and ask for {together * job.gpus} GPUs, of which {free} are"
+        f" free in {view.lab.clusters[cluster]} now: the others wait longer than the first"
+    ]
 
 
 def _smaller(job: Submission) -> int | None:
