@@ -11,6 +11,7 @@ import typer
 
 from tenure.cli import (
     audit,
+    checkpoint,
     compare,
     jobs,
     nodes,
@@ -75,6 +76,7 @@ for _command in (
     server.replay,
 ):
     app.command()(_command)
+app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(nodes.app, name="node")
 app.add_typer(tokens.app, name="token")
 app.add_typer(trace.app, name="trace")

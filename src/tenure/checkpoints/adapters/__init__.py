@@ -1,0 +1,1 @@
+"""How do frameworks' own checkpoints get into a store? Each imports its library when used."""
