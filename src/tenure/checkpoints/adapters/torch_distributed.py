@@ -2,8 +2,8 @@
 
 DCP writes to a scratch directory of its own for each save, so that its two ways to leave half a checkpoint
 (a directory used again, a `.metadata` older than its shards) cannot arise; from there each rank's files go to
-the store, and one rank commits once all are in. An asynchronous save is committed when it is durable, never when
-`async_save` returns.
+the store, and one rank commits once all are in. An asynchronous save is committed when it is durable, never
+when `async_save` returns.
 """
 
 from __future__ import annotations
