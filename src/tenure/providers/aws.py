@@ -108,7 +108,7 @@ class Aws:
             hours = round(offer.length_s / 3600)
             found = self.extension_offers(held[0], hours) if held else []
             return _alike(found, offer)
-        for hours in _hours_of(offer):
+        for hours in _hours_of(offer, self.capability.durations.in_days()):
             ask = Ask(offer.instance_type, offer.nodes, hours, offer.start, offer.end)
             found = [one for one in self.offers(ask) if one.id == offer.id]
             if found:
@@ -374,11 +374,10 @@ def _stamp(at: float) -> Any:
     return datetime.fromtimestamp(at, UTC)
 
 
-def _hours_of(offer: Offer) -> list[int]:
-    """What may have been asked for to be shown this offer: its length, and whole days beside it."""
+def _hours_of(offer: Offer, sold: Sequence[float]) -> list[int]:
+    """What may have been asked for to be shown this offer: lengths sold (days), the nearest first."""
     days = offer.length_s / 86400
-    whole = sorted({int(days), round(days), int(days) + 1}, key=lambda one: abs(one - days))
-    return [day * 24 for day in whole if day >= 1]
+    return [round(24 * one) for one in sorted(sold, key=lambda one: abs(one - days))[:3]]
 
 
 def _alike(found: Sequence[Offer], offer: Offer) -> Offer | None:

@@ -29,10 +29,28 @@ def provider_of(told: Mapping[str, Any], folder: Path, clock: Clock, *, client: 
 
         return Manual(folder / access.file, clock)
     if isinstance(access, OwnAccess):
-        from tenure.providers.own import own_of
-
-        return own_of(access, folder, clock)
+        return _own(access, folder, clock)
     return _aws(access, clock, client)
+
+
+def _own(access: OwnAccess, folder: Path, clock: Clock) -> Provider:
+    state = folder / access.state
+    if access.by == "slurm":
+        from tenure.providers.own import Own
+        from tenure.providers.own_reserving import SlurmReserving
+
+        return Own(SlurmReserving(access.user), access.nodes, access.gpus_per_node, state, clock)
+    from tenure.client import Client
+
+    client = Client(access.url)
+    if access.by == "lab":
+        from tenure.providers.protections import Protections
+
+        return Protections(client, access.job, len(access.nodes), access.protect, state, clock)
+    from tenure.providers.own import Own
+    from tenure.providers.own_reserving import TenureReserving
+
+    return Own(TenureReserving(client), access.nodes, access.gpus_per_node, state, clock)
 
 
 def _aws(access: AwsAccess, clock: Clock, client: Any) -> Provider:

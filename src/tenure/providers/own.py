@@ -13,7 +13,7 @@ from typing import Protocol
 
 from tenure.providers.assigned import Kept
 from tenure.providers.capability import Capability, capability
-from tenure.providers.own_reserving import Held, Reserving, SlurmReserving, TenureReserving
+from tenure.providers.own_reserving import Held, Reserving
 from tenure.providers.protocol import (
     ACTIVE,
     EXPIRED,
@@ -32,7 +32,6 @@ from tenure.providers.protocol import (
     Unclear,
     Window,
 )
-from tenure.settings.provider_access import OwnAccess
 
 NAME, PLACE, NO_MONEY = "own", "own", "none"
 
@@ -210,15 +209,3 @@ class Own:
         free = [name for name in held.nodes if name in up and name not in used]
         down = [name for name in held.nodes if name not in up]
         return Health(window.id, "unknown", len(held.nodes), len(free) if active else 0, len(down))
-
-
-def own_of(access: OwnAccess, folder: Path, clock: Clock) -> Own:
-    """The provider of a run's file."""
-    reserving: Reserving
-    if access.by == "slurm":
-        reserving = SlurmReserving(access.user)
-    else:
-        from tenure.client import Client
-
-        reserving = TenureReserving(Client(access.url))
-    return Own(reserving, access.nodes, access.gpus_per_node, folder / access.state, clock)

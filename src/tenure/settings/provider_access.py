@@ -97,11 +97,14 @@ class ManualAccess(Checked):
 
 
 class OwnAccess(Checked):
-    """`by`: `slurm` (scontrol reservations) or `tenure` (reservations of the server at `url`)."""
+    """`by`: `slurm` (scontrol reservations), `tenure` (reservations of the server at `url`), or `lab`: the
+    trainer is a job there (its name: `job`), and its protections of `protect` are the windows."""
 
     name: Literal["own"]
-    by: Literal["slurm", "tenure"]
+    by: Literal["slurm", "tenure", "lab"]
     nodes: Names
+    job: str = ""
+    protect: SomeSeconds = 28800.0
     gpus_per_node: Count = 8
     user: Name = "root"
     partition: str = ""
