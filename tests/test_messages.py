@@ -8,7 +8,7 @@ import json
 import socketserver
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -125,6 +125,7 @@ class Drawer:
     def __init__(self) -> None:
         self.notes: dict[int, Note] = {}
         self.closed: list[tuple[tuple[int, ...], str, str]] = []
+        self.quiet: dict[str, float] = {}
 
     def put(self, user: str, text: str, at: float = 1000.0, kind: str = "failed") -> None:
         number = len(self.notes) + sum(len(numbers) for numbers, _, _ in self.closed) + 1
@@ -137,6 +138,12 @@ class Drawer:
         for number, _, _ in settled:
             del self.notes[number]
         self.closed.append((tuple(row[0] for row in settled), *settled[0][1:]))
+
+    def quiet_until(self) -> dict[str, float]:
+        return self.quiet
+
+    def keep_quiet_until(self, quiet_until: Mapping[str, float]) -> None:
+        self.quiet = dict(quiet_until)
 
 
 class Web(ThreadingHTTPServer):
@@ -260,6 +267,23 @@ def test_a_note_is_mailed_with_headers_that_say_a_program_wrote_it(mail: Post) -
     assert letter["Auto-Submitted"] == "auto-generated"
     assert letter["Message-ID"] == f"<{drawer.closed[0][2]}@tenure.localhost>"
     assert letter.get_content().strip() == "Job 7 (Prüfung ✓) failed."
+
+
+def test_a_server_that_starts_anew_knows_who_had_a_message_within_the_period(web: Web) -> None:
+    drawer, clock = Drawer(), Chosen()
+    wants = settings(webhook=web.address, every="5m")
+    drawer.put("ann", "one")
+    drawer.put("bo", "two")
+    Courier("lab", wants, drawer, clock.now).round()
+    assert drawer.quiet == {"ann": clock.at + 300, "bo": clock.at + 300}
+    drawer.put("ann", "three")
+    clock.at += 299
+    Courier("lab", wants, drawer, clock.now).round()
+    assert len(drawer.notes) == 1
+    clock.at += 1
+    Courier("lab", wants, drawer, clock.now).round()
+    assert not drawer.notes
+    assert drawer.quiet == {"ann": clock.at + 300}  # what is over is not kept
 
 
 def test_what_comes_within_a_period_leaves_as_one_message(web: Web) -> None:

@@ -1,9 +1,9 @@
 """Delivers notes to owners by webhook and mail, beside the loop of turns and never in its way.
 
 Notes are written in the turn that made them, so none is lost; they are delivered at least once. What a person
-is owed within a period leaves as one message. A message has an id made of the notes it holds, the same
-when it is sent again. A server that does not answer is left alone for a while, longer each time; a note
-nobody would take for days is given up, and says why.
+is owed within a period leaves as one message, however often the server is started anew. A message has an id
+made of the notes it holds, the same when it is sent again. A server that does not answer is left alone for a
+while, longer each time; a note nobody would take for days is given up, and says why.
 """
 
 from __future__ import annotations
@@ -43,6 +43,14 @@ class Outbox(Protocol):
 
     def settle_notes(self, settled: Sequence[tuple[int, str, str]]) -> None:
         """(number, `sent` or `failed` for good, detail)."""
+        ...
+
+    def quiet_until(self) -> Mapping[str, float]:
+        """By person: the epoch second before which nothing more leaves, as last kept."""
+        ...
+
+    def keep_quiet_until(self, quiet_until: Mapping[str, float]) -> None:
+        """Keep it, for whoever delivers next."""
         ...
 
 
@@ -126,7 +134,6 @@ class Courier:
     ) -> None:
         self._lab, self._settings, self._outbox, self._now = lab, settings, outbox, now
         self._deliver = deliver or {"webhook": post, "mail": Mailer(settings.mail)}
-        self._quiet_until: dict[str, float] = {}  # by person: one message a period
         self._tries: dict[str, tuple[int, float]] = {}  # by person and way: failures in a row, next try
         self._held: dict[str, tuple[Message, set[str]]] = {}  # tried, and the ways by which it left
         self._limit = MOST_AT_ONCE
@@ -165,16 +172,20 @@ class Courier:
         self._told = self._told._replace(waiting=len(notes))
         for note in notes:
             by_person.setdefault(note.user, []).append(note)
+        quiet_until = dict(self._outbox.quiet_until()) if by_person else {}
         for user, theirs in by_person.items():
             if self._stop.is_set():
                 return
-            self._to_person(user, theirs, now)
+            if self._to_person(user, theirs, now, quiet_until.get(user, 0.0)):
+                quiet_until[user] = now + self._settings.every
+                self._outbox.keep_quiet_until({who: at for who, at in quiet_until.items() if at > now})
         if not full:
             self._limit = MOST_AT_ONCE
         elif settled == self._told.sent + self._told.failed:
             self._limit = min(MOST_OF_ALL, 4 * self._limit)
 
-    def _to_person(self, user: str, notes: list[Note], now: float) -> None:
+    def _to_person(self, user: str, notes: list[Note], now: float, quiet_until: float) -> bool:
+        """Whether a message left."""
         ways = ways_to(user, self._settings)
         old = [note.number for note in notes if note.at < now - self._settings.keep]
         if not any(ways):
@@ -182,17 +193,17 @@ class Courier:
         elif old:
             self._held.pop(user, None)
             self._close(old, "failed", f"not delivered in time: {self._told.error or 'no reason known'}")
-        elif now >= self._quiet_until.get(user, 0.0) or user in self._held:
+        elif now >= quiet_until or user in self._held:
             message, done = self._held.get(user) or (message_of(self._lab, user, notes), set())
             for way, where in ways.named():
                 if way not in done and self._try(way, where, message, now):
                     done.add(way)
             if done.issuperset(way for way, _ in ways.named()):
                 self._held.pop(user, None)
-                self._quiet_until[user] = now + self._settings.every
                 self._close(message.numbers, "sent", message.id)
-            else:  # whoever got it and could not say so gets the same again, under the same id
-                self._held[user] = message, done
+                return True
+            self._held[user] = message, done  # who got it and could not say so gets it again, same id
+        return False
 
     def _close(self, numbers: Sequence[int], state: str, detail: str) -> None:
         self._outbox.settle_notes([(number, state, detail) for number in numbers])

@@ -180,6 +180,12 @@ class Ledger:
     def settle_notes(self, settled: Sequence[tuple[int, str, str]]) -> None:
         outbox.settle_notes(self._db, settled)
 
+    def quiet_until(self) -> dict[str, float]:
+        return outbox.quiet_until(self._db)
+
+    def keep_quiet_until(self, until: Mapping[str, float]) -> None:
+        outbox.keep_quiet_until(self._db, until)
+
     def log_nodes(self, entries: Sequence[NodeEntry]) -> None:
         nodes.log_nodes(self._db, entries)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -160,3 +160,11 @@ class LeadersOutbox:
     def settle_notes(self, settled: Sequence[tuple[int, str, str]]) -> None:
         """They left, or never will."""
         self._desk.ledger.settle_notes(settled)
+
+    def quiet_until(self) -> Mapping[str, float]:
+        """By person, as the last server that delivered kept it."""
+        return self._desk.ledger.quiet_until()
+
+    def keep_quiet_until(self, quiet_until: Mapping[str, float]) -> None:
+        """Keep it in the record."""
+        self._desk.ledger.keep_quiet_until(quiet_until)
