@@ -11,7 +11,7 @@ from buying_world import BOOK_CALLS, NOW, PROVIDER_CALLS, RULES, Crash, Dying, M
 from tenure.providers.aws import Aws
 from tenure.providers.fake_ec2 import Behaviour, Faults, Server, World
 from tenure.providers.protocol import ProviderError
-from tenure.runs.buying import buy, look_again, void
+from tenure.runs.buying import buy, look_again, note_failed, void
 from tenure.runs.signing import MADE, BuyingError, NeedsPerson, spent
 
 KINDS = ("", "503", "drop", "hang", "503_after", "drop_after", "hang_after")
@@ -204,6 +204,27 @@ def test_what_a_person_voided_and_yet_shows_itself_is_told_and_counted() -> None
     (appeared,) = book.events("purchase_appeared")
     assert appeared.body["window"] in case.town.world.blocks
     assert spent(book, "USD") == case.town.offer().fee
+
+
+@pytest.mark.parametrize("what", sorted(ACTION))
+def test_what_was_never_paid_costs_nothing_and_may_be_bought_again(what: str) -> None:
+    case = Case(what, "")
+    behaviour = case.town.world.behaviour
+    object.__setattr__(behaviour, "payment_fails", True)
+    object.__setattr__(behaviour, "extension_payment_fails", True)
+    provider, book, clock = case.town.aws(), case.town.book, case.town.clock
+    assert case.live(provider, None)[1]
+    clock.wait(120.0)
+    assert note_failed(book, provider) == [book.events("purchase_intended")[0].body["intent"]]
+    assert note_failed(book, provider) == []
+    assert spent(book, "USD") == 0
+    object.__setattr__(behaviour, "payment_fails", False)
+    object.__setattr__(behaviour, "extension_payment_fails", False)
+    assert case.live(provider, None)[1]
+    clock.wait(120.0)
+    assert note_failed(book, provider) == []
+    assert spent(book, "USD") > 0
+    assert case.bought() == 2
 
 
 def test_two_processes_with_one_plan_send_once() -> None:

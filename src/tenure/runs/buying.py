@@ -86,6 +86,7 @@ def buy(book: Book, provider: Provider, plan_id: str, rules: Rules, clock: Clock
     """
     plan = find_plan(book, plan_id)
     before = intents(book, plan_id)
+    note_failed(book, provider)
     if before:
         last = before[-1]
         outcome = outcome_of(book, last.body["intent"])
@@ -294,17 +295,28 @@ def void(book: Book, intent: str, person: str) -> None:
     _write(book, VOIDED, {"intent": intent, "by": person}, f"outcome/{intent}")
 
 
-def note_failed(book: Book, windows: Sequence[Window]) -> list[str]:
-    """Windows whose payment fell through cost nothing: written down; intents of the newly noted."""
-    noted = []
-    failed = {window.id for window in windows if window.state == FELL_THROUGH}
-    for event in book.events(MADE):
-        if event.body["window"] in failed and not event.body["extension"]:
-            intent = event.body["intent"]
-            if not any(one.body["intent"] == intent for one in book.events(FAILED)):
-                _write(book, FAILED, {"intent": intent, "window": event.body["window"]}, f"failed/{intent}")
-                noted.append(intent)
-    return noted
+def note_failed(book: Book, provider: Provider) -> list[str]:
+    """What was bought and whose payment fell through costs nothing: written down; intents newly noted."""
+    noted = {event.body["intent"] for event in book.events(FAILED)}
+    open_still = [event for event in book.events(MADE) if event.body["intent"] not in noted]
+    if not open_still:
+        return []
+    windows = {window.id: window for window in provider.windows()}
+    found = []
+    for event in open_still:
+        window = windows.get(event.body["window"])
+        if window is not None and _fell_through(provider, window, event.body["extension"]):
+            told = {"intent": event.body["intent"], "window": window.id}
+            _write(book, FAILED, told, f"failed/{event.body['intent']}")
+            found.append(event.body["intent"])
+    return found
+
+
+def _fell_through(provider: Provider, window: Window, extension: str) -> bool:
+    if not extension:
+        return window.state == FELL_THROUGH
+    mine = [one for one in provider.extensions(window) if one.offer == extension]
+    return bool(mine) and all(one.state == FELL_THROUGH for one in mine)
 
 
 def intents(book: Book, plan_id: str) -> list[Event]:
@@ -313,8 +325,9 @@ def intents(book: Book, plan_id: str) -> list[Event]:
 
 
 def outcome_of(book: Book, intent: str) -> Event | None:
-    """How an intent ended; None: not known."""
-    return next((event for event in book.events(*OUTCOMES) if event.body["intent"] == intent), None)
+    """How an intent ended, what came of its payment included; None: not known."""
+    ends = [event for event in book.events(*OUTCOMES, FAILED) if event.body["intent"] == intent]
+    return next((event for event in ends if event.kind == FAILED), ends[0] if ends else None)
 
 
 def _made(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from tenure.providers.protocol import NotSent, Offer, Provider, Refused, Window
+from tenure.providers.protocol import Offer, Provider, ProviderError, Refused, Window
 from tenure.runs.buying import Clock, buy, intents, look_again, outcome_of
 from tenure.runs.parts import Bought
 from tenure.runs.signing import (
@@ -17,10 +17,8 @@ from tenure.runs.signing import (
     PLANNED,
     BuyingError,
     Changed,
-    NeedsPerson,
     NotAllowed,
     NotSigned,
-    NotYet,
     Plan,
     Rules,
     plan_of,
@@ -57,9 +55,9 @@ class Extender:
         try:
             against = self._provider.against(offer)
             return self._buy(sign(self._book, plan, self._person, self._rules, now, against))
-        except NotAllowed as no:
+        except (NotAllowed, Refused) as no:
             return Bought(REFUSED, str(no))
-        except NotSent as silent:
+        except ProviderError as silent:
             return Bought(WAITING, str(silent))
 
     def pursue(self) -> list[Bought]:
@@ -67,7 +65,7 @@ class Extender:
         found = []
         try:
             look_again(self._book, self._provider, self._rules)
-        except (NotSent, NeedsPerson) as no:
+        except (ProviderError, BuyingError) as no:
             found.append(Bought(WAITING, str(no)))
         for event in self._book.events(PLANNED):
             plan = plan_of(event)
@@ -93,10 +91,8 @@ class Extender:
             bought = buy(self._book, self._provider, plan_id, self._rules, self._clock)
         except NotSigned as no:
             return Bought(WAITING, f"{no}: plan {plan_id}")
-        except (NotYet, NeedsPerson, NotSent) as unknown:
-            return Bought(WAITING, str(unknown))
         except (NotAllowed, Changed, Refused) as no:
             return Bought(REFUSED, str(no))
-        except BuyingError as other:
-            return Bought(WAITING, str(other))
+        except (BuyingError, ProviderError) as unknown:
+            return Bought(WAITING, str(unknown))
         return Bought(BOUGHT, f"{bought.window} until {bought.end:.0f}, plan {plan_id}")

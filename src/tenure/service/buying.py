@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tenure.engines.clock import Clock, RealClock
+from tenure.ledger.records import LedgerError
 from tenure.planner.plan_window import plan_window
 from tenure.planner.window import Offer as Judged
 from tenure.planner.window import judge
@@ -55,7 +56,7 @@ def _desk(file: Path, place: Place) -> Iterator[tuple[Run, Provider, AskedBook, 
     try:
         with database(place.data, place.db) as db:
             yield run, provider, AskedBook(db, run.file.run, place.clock), rules
-    except (BuyingError, ProviderError) as no:
+    except (BuyingError, ProviderError, LedgerError) as no:
         raise CannotBuy(str(no)) from no
 
 
@@ -205,4 +206,5 @@ WORDS = {
     signing.REFUSED: "refused",
     signing.NOT_SENT: "not sent",
     signing.VOIDED: "void",
+    signing.FAILED: "payment failed",
 }
