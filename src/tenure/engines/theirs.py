@@ -1,15 +1,16 @@
 """What the real scheduler did: which job ran when and where. A file of plain facts, a JSON object a line.
 
-Only added to. `looked` (the first look), `started` (job, attempt, nodes), `stopped` (how it ended;
-`again`: it waits again), `left` (it was taken back while it waited); `at`: epoch seconds by the engine's
-clock.
+`looked` (the first look), `started` (job, attempt, nodes), `stopped` (how it ended; `again`: it waits again),
+`left` (it was taken back while it waited); `at`: epoch seconds by the engine's clock. Only added to, until it
+is too large: then the older half of what is over is left out, and `looked` says from when on (`kept`) all is
+there.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,14 @@ from tenure.engines.protocol import Seen, SeenAttempt
 Fact = dict[str, Any]
 Key = tuple[str, int]
 
+MOST_BYTES = 128 << 20  #: of the file: some 400,000 attempts
+
 
 class Theirs:
     """The file, and what was last written of the attempts in sight."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, file: Path, most_bytes: int = MOST_BYTES) -> None:
+        self._file, self._most_bytes = file, most_bytes
         self._told: dict[Key, str] = {}
         self._nodes: dict[Key, Mapping[str, int]] = {}
         self.since: float | None = None  #: when somebody first looked
@@ -77,6 +80,8 @@ class Theirs:
                 os.fsync(out.fileno())
         for fact in facts:
             self._know(fact)
+        if facts and self._file.stat().st_size > self._most_bytes:
+            _leave_out_the_older_half(self._file, self.open().keys())
         here = {(one.job, one.attempt) for one in seen.attempts}
         for key in [key for key, told in self._told.items() if told == "stopped" and key not in here]:
             del self._told[key]
@@ -91,6 +96,42 @@ def facts_of(file: Path) -> Iterator[Fact]:
             if not line.endswith("\n"):
                 return
             yield json.loads(line)
+
+
+def kept_from(file: Path) -> float | None:
+    """The epoch second from which on all facts are there; None where none was left out."""
+    first = next(facts_of(file), {})
+    at = first.get("kept")
+    return None if at is None else float(at)
+
+
+def _leave_out_the_older_half(file: Path, going_on: Set[Key]) -> None:
+    """Of what was over by the middle of the file nothing stays; what was not stays whole."""
+    middle, read = file.stat().st_size // 2, 0
+    from_at = 0.0
+    for fact in facts_of(file):
+        read += len(json.dumps(fact)) + 1
+        from_at = max(from_at, fact["at"])
+        if read >= middle:
+            break
+    stay = going_on | {
+        (fact["job"], fact["attempt"])
+        for fact in facts_of(file)
+        if fact["event"] == "stopped" and fact["at"] >= from_at
+    }
+    beside = file.with_suffix(".new")
+    with beside.open("w", encoding="utf-8") as out:
+        for fact in facts_of(file):
+            if fact["event"] == "looked":
+                fact |= {"kept": from_at}
+            elif fact["at"] < from_at and (
+                fact["event"] != "started" or (fact["job"], fact["attempt"]) not in stay
+            ):
+                continue
+            out.write(json.dumps(fact) + "\n")
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(beside, file)
 
 
 def _fact(event: str, at: float, one: SeenAttempt) -> Fact:
@@ -120,4 +161,4 @@ def _cut_torn_line(file: Path) -> None:
         held.truncate(whole)
 
 
-__all__ = ["Theirs", "facts_of"]
+__all__ = ["Theirs", "facts_of", "kept_from"]

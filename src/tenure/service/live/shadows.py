@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import structlog
 
 from tenure.core.words import End, Happened
 from tenure.engines.shadow import THEIRS_FILE
-from tenure.engines.theirs import facts_of
+from tenure.engines.theirs import facts_of, kept_from
 from tenure.service import audits
 from tenure.service.live.desk import Desk
 from tenure.service.live.errors import NotNow, NotReady
@@ -52,11 +53,15 @@ def _compared(desk: Desk, since_t: int | None, until_t: int) -> dict[str, Any]:
     limits}."""
     if not desk.shadow or desk.data is None:
         raise NotNow("this server decides itself: only one started with --shadow has another to compare with")
+    file = desk.data / THEIRS_FILE
+    kept = kept_from(file)
+    if kept is not None:  # of what was before, little is known of their side
+        since_t = max(since_t or 0, min(until_t, ceil(kept - desk.start)))
     try:
         ours = list(desk.ledger.story_lines(since_t, until_t))
     except ValueError:
         raise NotReady("the record has no story yet: no turn was recorded") from None
-    theirs = their_story(ours, facts_of(desk.data / THEIRS_FILE), desk.start, until_t)
+    theirs = their_story(ours, facts_of(file), desk.start, until_t)
     told = {THEIRS: _measured(theirs.lines), "tenure": _measured(ours)}
     return {
         "from": desk.date(since_t or 0),
