@@ -1,9 +1,10 @@
-"""Drawn histories of runs: failures, tightness, lost answers, clocks that differ, restarts, dead controllers.
+"""Drawn histories: failures, tightness, lost answers, clocks that differ, restarts, dead controllers.
 
     python tests/run_histories.py --histories 1000
 
-Each is lived to its end and judged: never later than the drain's deadline, never a node nobody wants, the last
-checkpoint verified or loudly not, nothing launched before a window, twice, or after the end.
+Each is lived to its end and judged: never later than the drain's deadline, never a node nobody wants, the
+last checkpoint verified or loudly not, nothing launched before a window, twice, or after the end. Every fifth
+one keeps its book in a real database.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ def drawn_world(seed: int, folder: Path) -> tuple[World, np.random.Generator, li
         ahead_s=float(rng.uniform(-MOST_SKEW_S, MOST_SKEW_S)),
         hangs_per_day=0.3 if rng.random() < 0.2 else 0.0,
     )
-    world = World(folder, open_database(folder / "runs.db"), run, draws)
+    database = open_database(folder / "runs.db") if seed % 5 == 0 else None
+    world = World(folder, database, run, draws)
     watched = WatchedTrainer(
         world.hook,
         world.vault,
@@ -196,7 +198,8 @@ def lived(seed: int, folder: Path) -> History:
     world.live(world.clock.now() + 6 * HOUR, world.done)
     judge(world, wrong, seen)
     end = world.state.phase
-    world.db.engine.dispose()
+    if world.db is not None:
+        world.db.engine.dispose()
     return History(seed, wrong, end, seen)
 
 
@@ -249,9 +252,6 @@ def judge(world: World, wrong: list[str], seen: list[str]) -> None:
     ]
     if lost and "lost final checkpoint" not in world.modes():
         wrong.append("a last save was lost in silence")
-    tokens = Counter(token for token, _, _ in provider.sent)
-    if max(tokens.values(), default=0) > 1:
-        pass  # the same token may be sent again where it was refused
 
 
 def one(seed: int) -> History:

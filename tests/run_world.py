@@ -7,6 +7,7 @@ is lived.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -15,6 +16,7 @@ from typing import Any
 
 from tenure.engines.clock import ChosenClock
 from tenure.ledger.database import Database
+from tenure.ledger.records import Lease
 from tenure.providers.capability import capability
 from tenure.providers.protocol import (
     ACTIVE,
@@ -48,7 +50,7 @@ from tenure.runs.look import NOTHING_KEPT, Kept, Sound
 from tenure.runs.parts import Parts, PartSilent
 from tenure.runs.signing import Rules
 from tenure.runs.state import State
-from tenure.runs.words import Fenced
+from tenure.runs.words import AlreadyRecorded, Event, Fenced
 from tenure.settings.run_file import Run, run_file_of
 
 HOUR, DAY = 3600.0, 86400.0
@@ -275,6 +277,9 @@ class MemoryVault:
         self.silent = False
         self.corrupt: set[int] = set()
 
+    def take_over(self, attempt: int) -> None:
+        pass
+
     def commit(self, step: int, attempt: int, tokens: float) -> None:
         if self.commits and attempt < self.commits[-1].attempt:
             return  # a stale gang commits over nobody
@@ -285,6 +290,66 @@ class MemoryVault:
             raise PartSilent("drawn")
         good = [one for one in self.commits if one.step not in self.corrupt]
         return max(good, key=lambda one: one.step, default=NOTHING_KEPT)
+
+
+class Pages:
+    """What several memory books share: events by number, and who holds the lease."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.keys: dict[str, Event] = {}
+        self.lease = Lease("", 0, 0.0)
+
+
+class MemoryBook:
+    """`runs.book.RunBook` without a database, by the same rules: for many histories in little time."""
+
+    def __init__(self, pages: Pages, run: str, now: Callable[[], float]) -> None:
+        self.run, self._pages, self._now = run, pages, now
+        self.lease: Lease | None = None
+
+    def claim(self, holder: str, ttl_s: float) -> bool:
+        there = self._pages.lease
+        if there.until > self._now() and there.holder != holder:
+            return False
+        self._pages.lease = self.lease = Lease(holder, there.epoch + 1, self._now() + ttl_s)
+        return True
+
+    def renew(self, ttl_s: float) -> None:
+        self._hold()
+        assert self.lease is not None
+        self._pages.lease = self.lease = self.lease._replace(until=self._now() + ttl_s)
+
+    def let_go(self) -> None:
+        if self.lease is not None and self.lease.epoch == self._pages.lease.epoch:
+            self._pages.lease = self.lease._replace(until=0.0)
+        self.lease = None
+
+    def holder(self) -> str:
+        there = self._pages.lease
+        return there.holder if there.until > self._now() else ""
+
+    def record(self, kind: str, body: Mapping[str, Any], *, key: str = "") -> Event:
+        self._hold()
+        return self.ask(kind, body, key=key)
+
+    def ask(self, kind: str, body: Mapping[str, Any], *, key: str = "") -> Event:
+        if key and key in self._pages.keys:
+            raise AlreadyRecorded(self._pages.keys[key])
+        event = Event(len(self._pages.events) + 1, self._now(), kind, json.loads(json.dumps(body)), key)
+        self._pages.events.append(event)
+        self._pages.keys[key] = event
+        return event
+
+    def events(self, *kinds: str) -> Sequence[Event]:
+        return [event for event in self._pages.events if not kinds or event.kind in kinds]
+
+    def after(self, number: int) -> list[Event]:
+        return self._pages.events[number:]
+
+    def _hold(self) -> None:
+        if self.lease is None or self.lease.epoch != self._pages.lease.epoch:
+            raise Fenced(f"{self._pages.lease.holder} carries {self.run!r} now")
 
 
 class Skewed:
@@ -331,9 +396,9 @@ def run_of(folder: Path, plan: Mapping[str, Any] | None = None, **keys: Any) -> 
 class World:
     """All of it. `controllers`: those alive; each is stepped when it asks to be."""
 
-    def __init__(self, folder: Path, db: Database, run: Run, draws: Draws | None = None) -> None:
+    def __init__(self, folder: Path, db: Database | None, run: Run, draws: Draws | None = None) -> None:
         self.clock = ChosenClock(START - DAY)
-        self.run, self.db = run, db
+        self.run, self.db, self.pages = run, db, Pages()
         self.provider = MemoryProvider(self.clock.now)
         self.hook = Hook(run.hook)
         self.vault = MemoryVault()
@@ -353,10 +418,15 @@ class World:
     def _fail(self, node: str) -> None:
         self.provider.end_nodes([node], at_once=True)
 
+    def book(self, now: Callable[[], float]) -> RunBook:
+        """In the database, or in memory where there is none."""
+        if self.db is None:
+            return MemoryBook(self.pages, self.run.file.run, now)  # type: ignore[return-value]
+        return RunBook(self.db, self.run.file.run, now)
+
     def parts(self, ahead_s: float = 0.0, extend: bool = True) -> tuple[Parts, Skewed]:
         clock = Skewed(self.clock, ahead_s)
-        book = RunBook(self.db, self.run.file.run, clock.now)
-
+        book = self.book(clock.now)
         rules = Rules(b"key", two_above=self.two_above, settle_s=2.0, look_s=1.0)
         spend = {"nodes": self.run.nodes, "budget": Decimal(10**9), "person": "ann"}
         buy = Extender(book, self.provider, rules, clock, **spend)  # type: ignore[arg-type]
@@ -392,7 +462,7 @@ class World:
     def state(self) -> State:
         """As the book tells it."""
         state = State()
-        for event in RunBook(self.db, self.run.file.run, self.clock.now).events():
+        for event in self.book(self.clock.now).events():
             state.apply(event)
         return state
 

@@ -13,6 +13,9 @@ from tenure.runs.gang import Patience, asks_of_windows, held, hold_ends
 from tenure.runs.look import Gate, Launch, StartTrainer
 from tenure.runs.state import ASSEMBLING, DONE, PAUSED, RUNNING, STALLED, WAITING
 
+SHORT_S = 600.0  #: a reservation that has too few nodes for so long is short
+SOON_S = 60.0  #: while nodes come or go, it is looked again after so long
+
 
 def wait(d: Deciding) -> None:
     """In `waiting` and `stalled`: is there a place, or one to come?"""
@@ -113,9 +116,10 @@ def _reserved(d: Deciding, places: list[Window]) -> None:
     if short > 0:
         room = gang.spill - len(d.of_market(d.alive(), reserved=False))
         have = d.run.nodes - short
+        d.wake_at(d.now + SOON_S)  # a place takes some minutes of clean-up after its node is gone
         if short <= room:
             spill = short
-        else:
+        elif d.now - d.state.assembling_since >= SHORT_S:
             text = f"{have} of {d.run.nodes} nodes are free in {_named(places)}; spill allows {gang.spill}"
             d.alarm("reservation short", text, d.ladder(places[0]).drain)
     if not _due(d):
@@ -169,6 +173,7 @@ def _on_demand(d: Deciding) -> None:
 
 def _begin_when_up(d: Deciding) -> None:
     mine = held(d.alive())
+    d.wake_at(d.now + SOON_S)
     if mine.broken or mine.stopping or mine.coming or d.unseen() or d.look.kept is None:
         if mine.broken:
             d.alarm("broken node", f"{', '.join(node.id for node in mine.broken)}: replaced")

@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from tenure.planner.forecast_answer import ASKED_AT
 from tenure.providers.protocol import (
     ACTIVE,
     ATTEMPT_TAG,
+    EXPIRED,
     GONE,
+    PAYMENT_PENDING,
     RUN_TAG,
+    SCHEDULED,
     Extension,
     Node,
     Offer,
@@ -26,6 +30,7 @@ from tenure.runs import look as looks
 from tenure.runs.decide import decide
 from tenure.runs.deciding import Deciding
 from tenure.runs.goodput import days_due, tell_day
+from tenure.runs.heartbeats import RankBeat
 from tenure.runs.look import Act, Kept, Look, TrainerSeen
 from tenure.runs.outlook import outlook
 from tenure.runs.parts import Parts, PartSilent
@@ -37,8 +42,7 @@ LEASE_S = 120.0
 MOST_TURNS = 12  #: in one step: what follows at once from what was done
 EXTENSION_DAYS = range(1, 8)
 VERIFY_AGAIN_S = 3600.0
-FAR_OFF_SD = 2.0  #: of the plan's belief: the pilot lied
-OVERRUN_TRAP = 0.5  #: a window that is overrun more often than not was bought for the median or less
+PAID_FOR = (PAYMENT_PENDING, SCHEDULED, ACTIVE, EXPIRED)
 
 
 class Clock(Protocol):
@@ -104,6 +108,14 @@ class Controller:
     def finished(self) -> bool:
         """Done, and no node is left that might bill."""
         return self.state.phase == DONE and not self._nodes and not self.state.releasing
+
+    @property
+    def reached(self) -> float:
+        """Tokens trained on so far, of the slowest rank; saved or not."""
+        live = self.state.live
+        beats = self.parts.hook.beats(live.number).values() if live is not None else ()
+        told = [attempt.tokens for attempt in self.state.attempts]
+        return max([0.0, *told, min((beat.tokens for beat in beats), default=0.0)])
 
     # --- a step ----------------------------------------------------------------------------------------
     def step(self) -> float:
@@ -229,7 +241,7 @@ class Controller:
         except PartSilent:
             return None
 
-    def _kept(self, beats: Mapping[int, looks.Beat], anew: bool) -> Kept | None:
+    def _kept(self, beats: Mapping[int, RankBeat], anew: bool) -> Kept | None:
         """The newest verified checkpoint: read again when a rank says it has committed one, or to be sure."""
         said = (len(self.state.attempts), max((beat.committed_step for beat in beats.values()), default=-1))
         now, known = self.clock.now(), self._verified
@@ -313,6 +325,10 @@ class Controller:
             )
 
     def _forecast(self, act: looks.Forecast, seen: Look) -> None:
+        """Forecast; from the middle of the window on, what is found worth it is bought.
+
+        Before, little is known and nothing is lost by waiting.
+        """
         d = Deciding(self.run, self.terminates_s, self.state, seen)
         window = d.window(act.window)
         if window is None:
@@ -320,11 +336,15 @@ class Controller:
         left = d.ladder(window).drain - d.now
         for coming in d.coming():
             left += max(0.0, d.ladder(coming).drain - coming.start)
+        usable = sum(
+            max(0.0, d.ladder(one).drain - one.start) for one in d.windows() if one.state in PAID_FOR
+        )
         offers = self._offers(window) if self.run.file.extend and not d.pending_extension() else []
-        told = outlook(self.run, self.state, d.now, tokens=d.reached(), left_s=left, offers=offers)
+        times = {"left_s": left, "usable_s": usable}
+        told = outlook(self.run, self.state, d.now, tokens=d.reached(), **times, offers=offers)
         self._record("forecast_made", {"due": act.due, "window": window.id, **told}, f"forecast/{act.due}")
         chosen = next((offer for offer in offers if offer.id == told.get("extend")), None)
-        if chosen is not None:
+        if chosen is not None and d.now >= window.start + ASKED_AT[0] * (window.end - window.start):
             self._want(window, chosen, told)
 
     def _offers(self, window: Window) -> list[Offer]:

@@ -109,7 +109,7 @@ class Deciding:
         return [node for node in self.look.nodes or () if node.state in (STARTING, RUNNING)]
 
     def unseen(self) -> int:
-        """Nodes a launch has given that nobody shows yet: providers list a node some time after its launch."""
+        """Nodes a launch gave that nobody shows yet: providers list a node some time after its launch."""
         shown = {node.id for node in self.look.nodes or ()} | self.state.gone
         young = [one for one in self.state.launches.values() if self.now - one.answered < UNSEEN_S]
         return sum(node not in shown for one in young for node in one.made)

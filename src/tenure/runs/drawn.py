@@ -46,6 +46,10 @@ class Draws(NamedTuple):
 class Vault(Protocol):
     """Where it commits."""
 
+    def take_over(self, attempt: int) -> None:
+        """From now on nothing older commits."""
+        ...
+
     def commit(self, step: int, attempt: int, tokens: float) -> None:
         """Keep a checkpoint, whole."""
         ...
@@ -118,6 +122,7 @@ class DrawnTrainer:
         if self.process is not None:
             self._over(self.process, 137)
         now, kept = self.now(), self.vault.newest()
+        self.vault.take_over(attempt)
         self.started.append((attempt, now))
         self.process = Process(
             attempt,

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tenure.runs.hook import Hook
+from tenure.runs.look import computing_s
 from tenure.runs.state import State
 from tenure.settings.run_file import Run
 
@@ -49,9 +50,9 @@ def sums(run: Run, state: State, hook: Hook, until: float, kept: float, *, whole
             computing += size * attempt.computing_s / HOUR_S
             trained += attempt.tokens - attempt.from_tokens
         else:
-            beats = hook.beats(attempt.number).values()
-            computing += size * max((beat.computing_s for beat in beats), default=0.0) / HOUR_S
-            reached = min((beat.tokens for beat in beats), default=attempt.from_tokens)
+            beats = hook.beats(attempt.number)
+            computing += size * computing_s(beats) / HOUR_S
+            reached = min((beat.tokens for beat in beats.values()), default=attempt.from_tokens)
             trained += max(0.0, reached - attempt.from_tokens)
     return Sums(paid_gpu_hours(run, state, until, whole=whole), occupied, computing, trained, kept)
 

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tenure.runs.look import Beat
-
-FIELDS = ("step", "tokens", "step_s", "state", "committed_step", "committed_tokens", "save_p99_s", "answered")
+from tenure.runs.heartbeats import RankBeat, read_beats
+from tenure.trainer.words import REQUEST_FILE, WINDOW_FILE
 
 
 class Hook:
@@ -27,29 +26,23 @@ class Hook:
 
     def ask(self, body: Mapping[str, Any]) -> None:
         """Put a request there: {id, kind, deadline, reason}."""
-        self._write("request.json", body)
+        self._write(REQUEST_FILE, body)
 
     def tell_window(self, body: Mapping[str, Any]) -> None:
         """Put the window and its deadlines there."""
-        self._write("window.json", body)
+        self._write(WINDOW_FILE, body)
 
     def request(self) -> Mapping[str, Any] | None:
         """What was asked last."""
-        return self._read(self.folder / "request.json")
+        return self._read(self.folder / REQUEST_FILE)
 
     def window(self) -> Mapping[str, Any] | None:
         """What was told of the window."""
-        return self._read(self.folder / "window.json")
+        return self._read(self.folder / WINDOW_FILE)
 
-    def beats(self, attempt: int) -> dict[int, Beat]:
+    def beats(self, attempt: int) -> dict[int, RankBeat]:
         """The newest heartbeat of each rank of an attempt; those of older attempts are left out."""
-        found = {}
-        for path in self.folder.glob("heartbeat-*.json"):
-            told = self._read(path)
-            beat = None if told is None else _beat(told)
-            if beat is not None and beat.attempt == attempt:
-                found[beat.rank] = beat
-        return found
+        return read_beats(self.folder, attempt)
 
     def _read(self, path: Path) -> Mapping[str, Any] | None:
         try:
@@ -70,13 +63,3 @@ class Hook:
         beside = self.folder / f".{name}.{os.getpid()}"
         beside.write_text(json.dumps(dict(body)), encoding="utf-8")
         beside.replace(self.folder / name)
-
-
-def _beat(told: Mapping[str, Any]) -> Beat | None:
-    try:
-        known: dict[str, Any] = {name: told[name] for name in FIELDS if told.get(name) is not None}
-        known |= {"rank": int(told["rank"]), "attempt": int(told["attempt"]), "at": float(told["at"])}
-        spent = told.get("spent_s") or {}
-        return Beat(**known, computing_s=float(spent.get("train", 0.0)))
-    except (KeyError, TypeError, ValueError):
-        return None

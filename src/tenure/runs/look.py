@@ -6,25 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tenure.providers.protocol import Extension, Node, Window
+from tenure.runs.heartbeats import RankBeat
+from tenure.trainer.words import TRAIN
 
 ABSENT, UNDER_WAY, ENDED = "absent", "running", "ended"
 
 
-class Beat(NamedTuple):
-    """The newest heartbeat of a rank."""
-
-    rank: int
-    attempt: int
-    at: float  #: epoch seconds, by its own clock
-    step: int
-    tokens: float  #: of the whole run, the newest step included
-    step_s: float = 0.0
-    state: str = ""
-    committed_step: int = -1
-    committed_tokens: float = 0.0
-    save_p99_s: float = 0.0
-    answered: str = ""  #: id of the newest request it has acted on
-    computing_s: float = 0.0  #: spent in training steps, of this attempt
+def computing_s(beats: Mapping[int, RankBeat]) -> float:
+    """Seconds that an attempt has spent in training steps, of the rank that has spent most."""
+    return max((beat.spent_s.get(TRAIN, 0.0) for beat in beats.values()), default=0.0)
 
 
 class TrainerSeen(NamedTuple):
@@ -56,7 +46,7 @@ class Look(NamedTuple):
     extensions: Sequence[Extension]  #: of the windows the run is in
     free: Mapping[str, int]  #: by window: nodes a launch would get; absent where not asked
     trainer: TrainerSeen | None
-    beats: Mapping[int, Beat]  #: of the newest attempt, by rank
+    beats: Mapping[int, RankBeat]  #: of the newest attempt, by rank
     kept: Kept | None  #: None: the store does not answer, or holds nothing that verifies where it should
     request_told: Mapping[str, Any] | None  #: what lies in the hook folder
     window_told: Mapping[str, Any] | None

@@ -7,17 +7,26 @@ counts like what is left of this one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
+
+import numpy as np
 
 from tenure.planner.forecast import Extension, Seen, believe, choices, choose, remaining
 from tenure.planner.forecast_answer import mean_overrun
+from tenure.planner.lengths import Length
 from tenure.planner.of_file import run_of
-from tenure.planner.run_model import NeverEnds
+from tenure.planner.run_model import NeverEnds, RunModel
 from tenure.providers.protocol import Offer
 from tenure.runs.state import State
 from tenure.settings.run_file import Run
 
 DAY_S, HOUR_S = 86400.0, 3600.0
+
+
+@cache
+def _length(model: RunModel) -> Length:
+    return model.length()
 
 
 def trained_hours(state: State, now: float) -> float:
@@ -26,9 +35,17 @@ def trained_hours(state: State, now: float) -> float:
 
 
 def outlook(
-    run: Run, state: State, now: float, *, tokens: float, left_s: float, offers: Sequence[Offer]
+    run: Run,
+    state: State,
+    now: float,
+    *,
+    tokens: float,
+    left_s: float,
+    usable_s: float,
+    offers: Sequence[Offer],
 ) -> dict[str, Any]:
-    """A forecast's event. `left_s`: usable seconds of windows that are paid. `offers`: extensions on sale."""
+    """A forecast's event. `usable_s`: seconds of all windows that are paid, `left_s` of them still to come;
+    `offers`: extensions on sale."""
     model, _ = run_of(run.plan)
     hours = trained_hours(state, now)
     seen = Seen(hours, state.failures, tokens)
@@ -49,6 +66,7 @@ def outlook(
         "speed": posterior.mean,
         "speed_sd": posterior.sd,
         "away_sd": away,
+        "plan_p_overrun": float(_length(model).above(np.array(max(0.0, usable_s / DAY_S)))),
         "rate": believed.rate.per_node_day,
         "left_days": left_s / DAY_S,
         "rest_days": None if rest is None else rest.mean,

@@ -7,12 +7,14 @@ trainer holds the same deadlines itself, so what is asked here late or not at al
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from tenure.planner.forecast_answer import ASKED_AT
 from tenure.providers.protocol import RUNNING, STARTING, Window
 from tenure.runs.assembling import finish
 from tenure.runs.deciding import Deciding
+from tenure.runs.heartbeats import stall_of, unsafe_of
 from tenure.runs.look import (
     ABSENT,
     ENDED,
@@ -22,6 +24,7 @@ from tenure.runs.look import (
     StopTrainer,
     TellWindow,
     TrainerSeen,
+    computing_s,
 )
 from tenure.runs.state import (
     ASSEMBLING,
@@ -36,6 +39,7 @@ from tenure.runs.state import (
     WAITING,
     Attempt,
 )
+from tenure.trainer.words import STARTING as STARTING_UP
 
 DAY_S, HOUR_S = 86400.0, 3600.0
 
@@ -95,7 +99,7 @@ def note_beats(d: Deciding, live: Attempt) -> None:
     beats = d.look.beats.values()
     if not beats:
         return
-    if live.first_beat is None and min(beat.step for beat in beats) >= 0:
+    if live.first_beat is None and all(beat.step >= 0 and beat.state != STARTING_UP for beat in beats):
         d.event("attempt_stepped", {"attempt": live.number})
     save = max(beat.save_p99_s for beat in beats)
     step = max(beat.step_s for beat in beats)
@@ -115,7 +119,11 @@ def lost_nodes(d: Deciding, live: Attempt) -> list[str]:
 def watch(d: Deciding, live: Attempt) -> bool:
     """Steps that stop. True where the attempt was ended for it."""
     alarms, beats = d.run.file.alarms, d.look.beats.values()
-    if not beats:
+    unsafe = unsafe_of(beats)
+    if unsafe:
+        rungs = d.term()
+        d.alarm("drain not taken up", "; ".join(unsafe[:4]), None if rungs is None else rungs.term)
+    if live.first_beat is None:
         began_by = live.started + d.run.file.gang.start_within
         d.wake_at(began_by)
         if d.now >= began_by:
@@ -125,16 +133,14 @@ def watch(d: Deciding, live: Attempt) -> bool:
             return True
         return False
     newest = max(beat.at for beat in beats)
-    slowest = min(beats, key=lambda beat: (beat.step, beat.at))
-    still = d.now - newest
-    if still >= alarms.stall:
-        where = f"rank {slowest.rank} is at step {slowest.step} ({slowest.state or 'silent'})"
-        text = f"no step for {still:.0f} s: {where}"
-        d.alarm("stall", text, newest + alarms.silent)
+    stall = stall_of(d.look.beats, d.now, least_s=alarms.stall)
     d.wake_at(newest + alarms.stall)
-    if still >= alarms.silent and d.state.phase != DRAINING:
+    if stall is None:
+        return False
+    d.alarm("stall", stall.text, newest + alarms.silent)
+    if d.now - newest >= alarms.silent and d.state.phase != DRAINING:
         d.acts.append(StopTrainer(live.number))
-        end(d, live, FAILED, f"silent for {still:.0f} s")
+        end(d, live, FAILED, stall.text)
         return True
     return False
 
@@ -205,7 +211,8 @@ def due_forecast(window: Window, began: float, now: float, drain: float) -> str:
     due += [(window.start + part * length, f"{part:.0%} of {window.id}") for part in ASKED_AT]
     hours = int((drain - now) / HOUR_S)
     if hours < 24 and drain - now < 0.5 * length:
-        which = f"{hours + 1} h before the end of {window.id} at {window.end:.0f}"
+        ends = datetime.fromtimestamp(window.end, UTC).strftime("%Y-%m-%dT%H:%MZ")
+        which = f"{hours + 1} h before {window.id} ends at {ends}"
         due.append((drain - (hours + 1) * HOUR_S, which))
     past = [one for one in due if one[0] <= now]
     return max(past)[1] if past else ""
@@ -233,7 +240,7 @@ def end(d: Deciding, live: Attempt, how: str, why: str) -> None:
     """Write the attempt's end, judge its last save, and go on."""
     reached = d.reached()
     body = {"attempt": live.number, "end": how, "why": why, "tokens": reached}
-    computing = max((beat.computing_s for beat in d.look.beats.values()), default=0.0)
+    computing = computing_s(d.look.beats)
     d.event("attempt_ended", {**body, "kept": d.kept.tokens, "computing_s": computing})
     if how in (DRAINED, INCOMPLETE, CUT_OFF) and reached > d.kept.tokens + 0.5:
         lost = reached - d.kept.tokens

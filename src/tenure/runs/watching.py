@@ -11,6 +11,8 @@ from tenure.runs.state import RUNNING as TRAINING
 
 RELEASE_S = 900.0  #: a node that was told to stop is gone by then, or a person is called
 REPEAT_S = 120.0
+FAR_OFF_SD = 2.0  #: from what the plan believes
+TRAP = 0.5  #: chance of an overrun from which a window was bought for the median, or less
 IN_USE = (ASSEMBLING, TRAINING, DRAINING)
 
 
@@ -99,6 +101,7 @@ def watch(d: Deciding) -> None:
         d.alarm("store silent", "the store does not answer or nothing in it verifies: nothing is started")
     _idle_reserved(d)
     _late_start(d)
+    _beliefs(d)
     _clock(d)
 
 
@@ -129,6 +132,19 @@ def _late_start(d: Deciding) -> None:
         if not used and d.now >= window.start + after:
             text = f"{window.id} has been paid for {(d.now - window.start) / 3600:.1f} h without a step"
             d.alarm("late start", text, d.ladder(window).drain)
+
+
+def _beliefs(d: Deciding) -> None:
+    """What the newest forecast says of the plan itself: a pilot that lied, a window bought for the median."""
+    told = next(reversed(d.state.forecasts.values()), None)
+    if told is None or "cannot" in told:
+        return
+    if told["away_sd"] > FAR_OFF_SD:
+        speed = f"{told['speed']:,.0f} tokens per second per GPU"
+        d.alarm("pilot that lied", f"{speed} is {told['away_sd']:.1f} sd from the plan: plan again")
+    if told["plan_p_overrun"] > TRAP:
+        text = f"by the plan itself its windows are overrun with chance {told['plan_p_overrun']:.0%}"
+        d.alarm("median trap", text)
 
 
 def _clock(d: Deciding) -> None:

@@ -169,6 +169,12 @@ class Run(Checked):
         return self.folder / self.file.hook
 
     @property
+    def store_url(self) -> str:
+        """Where checkpoints are kept: a URL, or a folder beside the file."""
+        url = self.file.store.url
+        return url if "://" in url else str((self.folder / url).resolve())
+
+    @property
     def on_demand_node_hour(self) -> float:
         """Price of a node on demand, an hour; 0 where the plan has none."""
         day = self.plan.prices.day("on_demand", self.nodes)

@@ -1,0 +1,49 @@
+"""What can a monitoring system read of a run? A file of Prometheus gauges, written anew at every step.
+
+Put its folder under node_exporter's textfile collector, or serve it by anything that serves files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from tenure.runs.deadlines import ladder
+from tenure.runs.state import PHASES, State
+from tenure.settings.run_file import Run
+
+
+def lines(run: Run, terminates_s: float, state: State, now: float, reached: float) -> Iterator[str]:
+    """The file's lines."""
+    name = run.file.run.replace("\\", "\\\\").replace('"', '\\"')
+    yield "# TYPE tenure_run_alarm gauge"
+    for mode in sorted(state.alarms):
+        yield f'tenure_run_alarm{{run="{name}",mode="{mode}"}} 1'
+    yield "# TYPE tenure_run_phase gauge"
+    for phase in PHASES:
+        yield f'tenure_run_phase{{run="{name}",phase="{phase}"}} {int(state.phase == phase)}'
+    yield "# TYPE tenure_run_tokens gauge"
+    yield f'tenure_run_tokens{{run="{name}"}} {reached:.0f}'
+    yield "# TYPE tenure_run_tokens_target gauge"
+    yield f'tenure_run_tokens_target{{run="{name}"}} {run.tokens:.0f}'
+    yield "# TYPE tenure_run_stepped_timestamp_seconds gauge"
+    yield f'tenure_run_stepped_timestamp_seconds{{run="{name}"}} {now:.0f}'
+    live = state.live
+    windows = [state.windows[which] for which in (live.windows if live else ()) if which in state.windows]
+    if windows:
+        save = state.save_s if state.save_s is not None else run.file.deadlines.save
+        margin = run.file.deadlines.margin
+        drain = min(
+            ladder(one.end, terminates_s, margin_s=margin, save_s=save, step_s=state.step_s).drain
+            for one in windows
+        )
+        yield "# TYPE tenure_run_seconds_to_drain gauge"
+        yield f'tenure_run_seconds_to_drain{{run="{name}"}} {drain - now:.0f}'
+
+
+def write(path: Path, told: Iterator[str]) -> None:
+    """Whole, or as it was."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text("\n".join(told) + "\n", encoding="utf-8")
+    beside.replace(path)

@@ -1,0 +1,272 @@
+"""What a person can ask about a run: carry it, how it stands, drain it, let it go on, rehearse it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tenure.checkpoints.store import Store
+from tenure.checkpoints.words import StoreError
+from tenure.engines.clock import ChosenClock, Clock
+from tenure.ledger.opening import open_database
+from tenure.providers.opening import provider_of
+from tenure.runs import gauges
+from tenure.runs.alarms import Webhook
+from tenure.runs.book import RunBook, runs_in
+from tenure.runs.controller import Controller, HeldByAnother
+from tenure.runs.extending import Extender
+from tenure.runs.hook import Hook
+from tenure.runs.parts import Parts, Trainer
+from tenure.runs.rehearse import Asked, Rehearsal, rehearse
+from tenure.runs.shelf import StoreShelf, StoreVault
+from tenure.runs.signing import Rules
+from tenure.runs.state import State
+from tenure.runs.tell import standing
+from tenure.runs.words import AlreadyRecorded, Event, Fenced
+from tenure.service.buying import Place
+from tenure.service.run_place import database, signing_key
+from tenure.settings.errors import BadInput
+from tenure.settings.run_file import Run, read_run_file
+
+LOCAL_NODE = "here"
+
+
+class CannotCarry(Exception):
+    """The run is not carried (any more), and why."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """How carrying ended: `standing` as `status` tells it."""
+
+    standing: dict[str, Any]
+    done: bool
+
+
+class _Stopping:
+    """A clock whose waits end when somebody wants the controller to end."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.wanted = threading.Event()
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    def wait(self, seconds: float) -> None:
+        self.wanted.wait(seconds)
+
+
+def start(file: Path, place: Place, told: Callable[[Event], None] = lambda event: None) -> Carried:
+    """Carry the run until it is done, or until SIGTERM or SIGINT: then it trains on, and is adopted later.
+
+    `told`: called with every event as it is written. BadInput; CannotCarry where another controller has it.
+    """
+    run = read_run_file(file)
+    stopping = _Stopping(place.clock)
+    with ExitStack() as stack:
+        db = stack.enter_context(database(place.data, place.db))
+        book = RunBook(db, run.file.run, place.clock.now)
+        parts = _parts(run, place, book, stack)
+        holder = f"{socket.gethostname()}-{os.getpid()}"
+        controller = Controller(run, parts, stopping, holder)
+        stack.enter_context(_ends_on_signals(stopping.wanted.set))
+        try:
+            controller.adopt()
+            stack.callback(controller.close)
+            _carry(run, controller, stopping, place, told)
+        except HeldByAnother as other:
+            raise CannotCarry(f"{other}: one controller carries a run") from other
+        except Fenced as fenced:
+            raise CannotCarry(f"{fenced}: this one ends") from fenced
+        return Carried(_standing(run, controller.terminates_s, book, place), controller.finished)
+
+
+def _carry(
+    run: Run, controller: Controller, stopping: _Stopping, place: Place, told: Callable[[Event], None]
+) -> None:
+    seen = 0
+    gauge = place.data / f"run-{run.file.run}.prom"
+    while not stopping.wanted.is_set():
+        wake = controller.step()
+        for event in controller.parts.book.after(seen):
+            told(event)
+            seen = event.number
+        now = stopping.now()
+        gauges.write(
+            gauge, gauges.lines(run, controller.terminates_s, controller.state, now, controller.reached)
+        )
+        if controller.finished:
+            return
+        stopping.wait(max(0.05, min(wake - now, run.file.poll)))
+
+
+@contextmanager
+def _ends_on_signals(end: Callable[[], None]) -> Iterator[None]:
+    """Where this is the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        end()
+
+    before = {one: signal.signal(one, heard) for one in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _parts(run: Run, place: Place, book: RunBook, stack: ExitStack) -> Parts:
+    provider = provider_of(run.file.provider, run.folder, place.clock, client=place.client)
+    rules = Rules(signing_key(place.data), run.file.approval.above, run.file.approval.budget)
+    budget = run.file.approval.budget
+    extend = None
+    if run.file.extend and budget is not None:
+        person = place.person
+        extend = Extender(book, provider, rules, place.clock, nodes=run.nodes, budget=budget, person=person)
+    webhook = Webhook(run.file.run, run.file.alarms.webhook, place.clock.now)
+    stack.callback(webhook.close)
+    return Parts(
+        book=book,
+        provider=provider,
+        shelf=StoreShelf(_store(run)),
+        trainer=_trainer(run, place, stack),
+        hook=Hook(run.hook),
+        sound=webhook,
+        extend=extend,
+    )
+
+
+def _store(run: Run) -> Store:
+    try:
+        return Store(run.store_url, run.file.run, run.file.store.options)
+    except StoreError as wrong:
+        raise BadInput("run", "store", run.store_url, str(wrong)) from None
+
+
+def _trainer(run: Run, place: Place, stack: ExitStack) -> Trainer:
+    from tenure.runs.launching import EngineTrainer, LabTrainer
+
+    if run.file.launch.engine == "lab":
+        from tenure.client.asking import Client
+
+        return LabTrainer(run, stack.enter_context(Client()))
+    from tenure.engines.local.engine import LocalEngine
+
+    engine = LocalEngine(place.data / "run-engine", {LOCAL_NODE: max(1, run.file.launch.gpus)})
+    stack.callback(engine.close)
+    return EngineTrainer(run, engine, LOCAL_NODE)
+
+
+def status(file: Path, place: Place) -> dict[str, Any]:
+    """How the run stands, by its book and its heartbeats; asks no provider."""
+    run = read_run_file(file)
+    with database(place.data, place.db) as db:
+        if run.file.run not in runs_in(db):
+            raise CannotCarry(f"{run.file.run} has no book in {place.data}: it was never started")
+        book = RunBook(db, run.file.run, place.clock.now)
+        provider = provider_of(run.file.provider, run.folder, place.clock, client=place.client)
+        return _standing(run, provider.capability.terminates_s, book, place)
+
+
+def _standing(run: Run, terminates_s: float, book: RunBook, place: Place) -> dict[str, Any]:
+    events = list(book.events())
+    state = State()
+    for event in events:
+        state.apply(event)
+    told = standing(run, terminates_s, state, events, Hook(run.hook), place.clock.now())
+    return {**told, "carried_by": book.holder()}
+
+
+def drain(file: Path, place: Place, reason: str = "") -> dict[str, Any]:
+    """Ask the run to save, leave and wait. Its controller takes it up at its next step."""
+    return _ask(file, place, "drain_asked", reason)
+
+
+def resume(file: Path, place: Place) -> dict[str, Any]:
+    """Ask a drained run to go on."""
+    return _ask(file, place, "resume_asked", "")
+
+
+def _ask(file: Path, place: Place, kind: str, reason: str) -> dict[str, Any]:
+    run = read_run_file(file)
+    with database(place.data, place.db) as db:
+        if run.file.run not in runs_in(db):
+            raise CannotCarry(f"{run.file.run} has no book in {place.data}: it was never started")
+        book = RunBook(db, run.file.run, place.clock.now)
+        try:
+            event = book.ask(kind, {"by": place.person, "reason": reason})
+        except AlreadyRecorded as before:
+            event = before.event
+        return {"run": run.file.run, "asked": kind, "event": event.number, "carried_by": book.holder()}
+
+
+def rehearsed(file: Path, asked: dict[str, Any], told: Callable[[float], None]) -> dict[str, Any]:
+    """Live the run's whole window, and what comes after, in virtual time; nothing real is asked or paid.
+
+    `asked`: days, start (datetime), seed, tight_from_h, failures, speed; absent ones are drawn or planned.
+    """
+    run = read_run_file(file)
+    days = asked.get("days") or _best_days(run)
+    when = asked.get("start") or run.file.start or datetime(2027, 3, 1, tzinfo=UTC)
+    wanted = Asked(
+        when.timestamp(),
+        float(days),
+        int(asked.get("seed", 7)),
+        asked.get("tight_from_h"),
+        asked.get("failures"),
+        asked.get("speed"),
+    )
+    with tempfile.TemporaryDirectory(prefix="tenure-rehearsal-") as name:
+        folder = Path(name)
+        changed = run.file.model_copy(update={"hook": "hook", "windows": []})
+        stage = run.model_copy(update={"folder": folder, "file": changed})
+        db = open_database(folder / "record.db")
+        vault = StoreVault(Store(str(folder / "store"), run.file.run))
+
+        def make_book(clock: ChosenClock) -> RunBook:
+            return RunBook(db, run.file.run, clock.now)
+
+        try:
+            lived = rehearse(stage, wanted, make_book, vault, told)
+            return _of_rehearsal(stage, lived, wanted)
+        finally:
+            db.engine.dispose()
+
+
+def _best_days(run: Run) -> float:
+    from tenure.planner.plan_window import plan_window
+
+    return float(plan_window(run.plan).chosen.days)
+
+
+def _of_rehearsal(run: Run, lived: Rehearsal, asked: Asked) -> dict[str, Any]:
+    from tenure.providers.capability import capability
+
+    terminates = capability("aws").terminates_s
+    events = list(lived.book.events())
+    told = standing(run, terminates, lived.state, events, Hook(run.hook), lived.now)
+    bill = {key: str(Decimal(value)) for key, value in lived.bill._asdict().items()}
+    return {
+        **told,
+        "rehearsal": {"seed": asked.seed, "days": asked.days, "requests": sum(lived.sends.values())},
+        "bill": {**bill, "total": str(lived.bill.total)},
+        "forecasts": [dict(one) for one in lived.state.forecasts.values()],
+    }
+
+
+__all__ = ["CannotCarry", "Carried", "Place", "drain", "rehearsed", "resume", "start", "status"]
