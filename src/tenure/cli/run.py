@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tenure.cli import options
+from tenure.cli import buying, options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,3 +43,7 @@ def forecast(
         tables_of_plans.forecast(console, planned.answer)
 
     results.give(planned.answer, say)
+
+
+for _bought in buying.COMMANDS:
+    app.command()(_bought)

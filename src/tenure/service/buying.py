@@ -17,6 +17,7 @@ from typing import Any
 
 from tenure.engines.clock import Clock, RealClock
 from tenure.ledger.records import LedgerError
+from tenure.planner.of_file import run_of
 from tenure.planner.plan_window import plan_window
 from tenure.planner.window import Offer as Judged
 from tenure.planner.window import judge
@@ -84,12 +85,13 @@ def _for_sale(run: Run, provider: Provider, days: Sequence[float] | None) -> lis
 
 
 def _lengths(run: Run, provider: Provider) -> list[float]:
+    """Lengths the provider sells: around the plan's best where a day has a price, else around the run's."""
     known = provider.capability.durations.in_days()
-    best = plan_window(run.plan, offers=[Judged(one) for one in known]).chosen.days if known else 1.0
     if run.plan.prices.day("reserved", run.nodes) is None:
-        best = plan_window(run.plan).length.mean
-    near = sorted(known, key=lambda one: abs(one - best))[:MOST_LENGTHS]
-    return sorted(near)
+        about = run_of(run.plan)[0].length().mean
+    else:
+        about = plan_window(run.plan, offers=[Judged(one) for one in known]).chosen.days
+    return sorted(sorted(known, key=lambda one: abs(one - about))[:MOST_LENGTHS])
 
 
 def _judged(run: Run, found: Sequence[Offer]) -> list[dict[str, Any]]:
