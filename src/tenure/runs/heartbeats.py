@@ -8,6 +8,7 @@ process still writes hangs, one that no longer writes is gone. The files: docs/r
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ LEAST_S = 60.0
 STEPS = 10  #: usual steps that may pass
 SAVES = 3  #: slowest saves that may pass
 SLOW_S = 1800.0  #: for what has no measured length yet: the first step, an evaluation, a first save
+#: Calls in which a rank waits for the others.
+COLLECTIVE = re.compile(r"distributed_c10d|\b(all_?reduce|all_?gather|barrier|broadcast|reduce_scatter)")
 GONE_S = 60.0  #: a process that has not written for so long is taken for gone
 
 
@@ -43,6 +46,7 @@ class RankBeat(NamedTuple):
     answered: str
     unsafe: str
     trouble: str
+    where: str  #: the innermost calls of a rank that has not got on for a while
     spent_s: Mapping[str, float]
 
 
@@ -79,6 +83,7 @@ def beat_of(told: Any) -> RankBeat | None:
             answered=str(told.get("answered", "")),
             unsafe=str(told.get("unsafe", "")),
             trouble=str(told.get("trouble", "")),
+            where=str(told.get("where", "")),
             spent_s={str(key): float(value) for key, value in dict(told.get("spent_s", {})).items()},
         )
     except (KeyError, TypeError, ValueError):
@@ -143,7 +148,7 @@ def stall_of(beats: Mapping[int, RankBeat], now: float, least_s: float = LEAST_S
     missing = [rank for rank in range(world) if rank not in beats]
     behind = missing or gone or [rank for rank, beat in alive.items() if _place(beat) == _place(first)]
     if not missing and not gone and first.step == last.step:
-        behind = [min(alive.values(), key=lambda beat: beat.at).rank]
+        behind = _not_waiting(alive.values()) or [min(alive.values(), key=lambda beat: beat.at).rank]
     steps = {rank: beat.step for rank, beat in sorted(beats.items())}
     usual = f" (a step takes {last.step_s:.3g} s)" if last.step_s else ""
     if gone:
@@ -161,19 +166,35 @@ def _place(beat: RankBeat) -> int:
     return beat.step
 
 
+def _not_waiting(beats: Iterable[RankBeat]) -> list[int]:
+    """Ranks that are elsewhere while others wait for them in a collective; empty where that does not tell."""
+    known = [beat for beat in beats if beat.where]
+    waiting = {beat.rank for beat in known if COLLECTIVE.search(beat.where)}
+    return [beat.rank for beat in known if beat.rank not in waiting] if waiting else []
+
+
 def _lines(beats: Mapping[int, RankBeat], missing: list[int], gone: list[int], now: float) -> Iterator[str]:
     """Each rank's last step: those behind first, ranks that stand alike together."""
     if missing:
         yield f"{_ranks(missing)} never wrote a heartbeat"
-    alike: dict[tuple[int, str, bool], list[int]] = {}
+    alike: dict[tuple[int, str, bool, str], list[int]] = {}
     for rank, beat in sorted(beats.items()):
-        alike.setdefault((beat.step, beat.state, rank in gone), []).append(rank)
-    for (step, state, dead), ranks in sorted(alike.items(), key=lambda one: (one[0][0], not one[0][2])):
+        alike.setdefault((beat.step, beat.state, rank in gone, _innermost(beat.where)), []).append(rank)
+    for (step, state, dead, where), ranks in sorted(
+        alike.items(), key=lambda one: (one[0][0], not one[0][2])
+    ):
         hosts = sorted({beats[rank].host for rank in ranks if beats[rank].host})
         on = f" on {', '.join(hosts[:3])}" if hosts and len(ranks) <= 8 else ""
         silent = max(now - beats[rank].alive_at for rank in ranks)
         how = f", silent for {silent:.0f} s" if dead else ""
-        yield f"{_ranks(ranks)}{on} at step {step} ({state}{how})"
+        at = f", in {where}" if where else ""
+        yield f"{_ranks(ranks)}{on} at step {step} ({state}{how}{at})"
+
+
+def _innermost(where: str) -> str:
+    """The collective a rank waits in, or else its innermost call."""
+    calls = where.split(" < ")
+    return next((call for call in calls if COLLECTIVE.search(call)), calls[0])
 
 
 def _ranks(ranks: list[int]) -> str:

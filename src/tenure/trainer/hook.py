@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +28,7 @@ from types import TracebackType
 from tenure.trainer import words
 from tenure.trainer.agreement import Agreement, alone, as_answer, as_numbers, mark
 from tenure.trainer.place import Place, place_of
-from tenure.trainer.progress import Progress
+from tenure.trainer.progress import Progress, stack_of
 from tenure.trainer.signals import Signals
 from tenure.trainer.steady_clock import SteadyClock
 from tenure.trainer.watcher import USUAL, Times, Watcher, log
@@ -79,7 +80,8 @@ class Hook:
         self.signals = Signals() if signals is None else signals
         self.progress = Progress(self.place, self.clock.now, self.clock.ticks)
         self.leaving: Answer | None = None
-        self.unsafe = ""
+        self.unsafe = self.where = ""
+        self._thread = threading.get_ident()
         self._answered: set[int] = set()
         self._pending: float | None = None
         self._begun: dict[int, float] = {}
@@ -111,7 +113,7 @@ class Hook:
         """The hook of the folder that TENURE_HOOK names; without it, only signals are heard."""
         folder = os.environ.get(words.HOOK) or None
         beat_s = float(os.environ.get(words.BEAT_S) or USUAL.beat_s)
-        times = USUAL._replace(beat_s=beat_s, look_s=min(USUAL.look_s, beat_s))
+        times = USUAL._replace(beat_s=beat_s, look_s=min(USUAL.look_s, beat_s), still_s=3 * beat_s)
         return cls(folder, agree=agree, sync=sync, every=every, store_errors=store_errors, times=times)
 
     # --- each step ----------------------------------------------------------------------------------
@@ -282,7 +284,11 @@ class Hook:
         request = self.watcher.heard.request or {}
         if mark(str(request.get("id") or "")) in self._answered:
             self.progress.answered = str(request["id"])
-        if self.leaving is not None or self._closed:
+        if self._closed:
+            return
+        still = max(self.times.still_s, 10 * self.progress.step_s)
+        self.where = stack_of(self._thread) if self.progress.still_s() > still else ""
+        if self.leaving is not None:
             return
         asked = self._wish()
         if not asked.saves:
@@ -314,6 +320,7 @@ class Hook:
         drain = self.rungs.drain
         return self.progress.body() | {
             "unsafe": self.unsafe,
+            "where": self.where,
             "drain_at": round(drain, 3) if drain < float("inf") else None,
             "clock_jumped_s": round(self.clock.jumped_s(), 1),
         }

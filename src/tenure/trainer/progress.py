@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,18 @@ from tenure.trainer.place import Place
 from tenure.trainer.save_times import SaveTimes
 
 STEPS_REMEMBERED = 50
+FRAMES = 6
+
+
+def stack_of(thread: int) -> str:
+    """Where a thread is now, innermost first: `train.py:88 step < loop.py:12 run`."""
+    frame = sys._current_frames().get(thread)
+    told: list[str] = []
+    while frame is not None and len(told) < FRAMES:
+        code = frame.f_code
+        told.append(f"{os.path.basename(code.co_filename)}:{frame.f_lineno} {code.co_name}")
+        frame = frame.f_back
+    return " < ".join(told)
 
 
 class Progress:
@@ -35,6 +48,10 @@ class Progress:
     def step_s(self) -> float:
         """The usual length of a step; 0 before the second one."""
         return statistics.median(tuple(self._steps)) if self._steps else 0.0
+
+    def still_s(self) -> float:
+        """Seconds since it last got on."""
+        return self._ticks() - self._mark
 
     def spend(self, on: str) -> float:
         """What has passed since the last call went into `on`. Returns it, in seconds."""

@@ -29,6 +29,7 @@ class Times(NamedTuple):
     log_s: float = 60.0
     honour_s: float = 120.0  #: a request that no poll has taken up by then is told as unsafe
     silent_s: float = 60.0  #: a hook folder that has not answered for so long is told of
+    still_s: float = 30.0  #: a rank that has not got on for so long says where it is
     last_s: float = 5.0  #: how long the last heartbeat may take at the end
 
 
@@ -148,7 +149,7 @@ class Watcher:
         if self.folder is None:
             return
         ticks, body = self.clock.ticks(), self.body()
-        state = tuple(body.get(key) for key in ("state", "committed_step", "answered", "unsafe"))
+        state = tuple(body.get(key) for key in ("state", "committed_step", "answered", "unsafe", "where"))
         if state == self._last_state and ticks - self._beaten < self.times.beat_s:
             return
         body |= {"alive_at": round(self.clock.now(), 3), "trouble": "; ".join(self.troubles.values())}
