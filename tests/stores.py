@@ -118,7 +118,7 @@ def save(store: Store, step: int, attempt: int = 1, size: int = 1000, **told: An
 
 def dies_at_every_step(store: Store, act: Any, look: Any) -> int:
     """
-    `act(mortal store)` dying at every change, before, amid and after; `look()` after each death. Count of deaths.
+    `act(mortal store)` dying before, amid and after every change; `look()` after each death. Count of deaths.
 
     `act` must be repeatable: it is tried again on the same store until it lives.
     """

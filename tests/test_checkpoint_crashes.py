@@ -69,8 +69,7 @@ def test_the_first_save_that_dies_is_told_of_and_never_taken_for_a_new_run(kind,
         try:
             newest = again(store, s3).newest_verified(deep=True)
             seen.add("nothing" if newest is None else "whole")
-        except NothingUsable as said:
-            assert "must be said" in str(said)
+        except NothingUsable:
             seen.add("refused")
         if not died:
             break
