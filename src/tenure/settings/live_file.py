@@ -156,7 +156,7 @@ class LimitsFile(Checked):
 class LocalFile(Checked):
     """The engine `local`: jobs as processes of this machine."""
 
-    log_bytes: Annotated[int, BeforeValidator(whole(1 << 16, 1 << 50, "a number of bytes"))] = 1 << 30
+    log_bytes: Annotated[int, BeforeValidator(whole(1 << 16, 1 << 50, "a number of bytes"))] = 256 << 20
     users: Annotated[str, BeforeValidator(one_of("daemon", "switch", "require"))] = "switch"
     cgroups: Flag = True
     memory_bytes_per_gpu: (

@@ -57,7 +57,7 @@ SHEPHERD = str(Path(__file__).with_name("run_shepherd.py"))
 class LocalSettings(NamedTuple):
     """What a site may choose."""
 
-    log_bytes: int = 1 << 30  #: a longer log is cut, its beginning and its end kept
+    log_bytes: int = 256 << 20  #: a longer log is cut, its beginning and its end kept
     users: str = "switch"  #: as whom jobs run: see `launch.person_of`
     cgroups: bool = True  #: use them where the machine has them
     memory_bytes_per_gpu: int | None = None  #: of an attempt, where cgroups can bound it
