@@ -15,7 +15,7 @@ from stories import random_story
 from tenure.audit.measures import measure
 from tenure.core.words import Phase
 from tenure.engines.protocol import SeenArrival, SeenAttempt
-from tenure.engines.theirs import facts_of
+from tenure.engines.theirs import _leave_out_the_older_half, facts_of, kept_from
 from tenure.service.live.desk import Desk
 from tenure.service.live.errors import NotNow
 from tenure.service.live.shadows import Daily, compared
@@ -109,6 +109,21 @@ def history(there: Compared) -> None:
     there.at(10811)
     there.at(14411)
     there.at(14500)
+
+
+def test_where_older_facts_were_left_out_the_comparison_begins_after_them(there: Compared) -> None:
+    history(there)
+    whole = compared(there.desk, None, None)
+    file = there.folder / "theirs.jsonl"
+    _leave_out_the_older_half(file, set())
+    kept = kept_from(file)
+    assert kept is not None
+    kept_t = round(kept - there.desk.start)
+    assert 0 < kept_t < 14500
+    told = compared(there.desk, None, None)
+    assert (whole["from"], told["from"]) == (there.desk.date(0), there.desk.date(kept_t))
+    held = whole["runs"][0]["delivered"]["accounts"]["b"]["delivered_gpu_h"]
+    assert told["runs"][0]["delivered"]["accounts"]["b"]["delivered_gpu_h"] == pytest.approx(held)
 
 
 def test_both_sides_are_measured_alike_and_differ_where_they_decide_otherwise(there: Compared) -> None:
