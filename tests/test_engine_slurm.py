@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -863,6 +864,25 @@ def test_a_thousand_waiting_jobs_are_seen_quickly(
         f"see(): 1,000 waiting, 64 nodes: {min(took) * 1000:.0f} ms at best, {max(took) * 1000:.0f} at worst"
     )
     assert min(took) < 1.0
+
+
+def test_twenty_starts_cost_one_call_each_and_two_for_all_of_them(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [lab.submit("--gpus=1") for _ in range(20)]
+    lab.see()
+    asked: list[str] = []
+    ask = lab.engine.programs.ask
+
+    def counted(*argv: str, **how: Any) -> str:
+        asked.append(" ".join(argv[:2]))
+        return ask(*argv, **how)
+
+    monkeypatch.setattr(lab.engine.programs, "ask", counted)
+    orders = [lab.order(job, {f"n{number:03d}": 1}) for number, job in enumerate(jobs, start=1)]
+    assert lab.engine.carry_out_many(orders) == [None] * 20
+    calls = Counter(call.split()[0] if call.startswith("squeue") else call for call in asked)
+    assert calls == {"squeue": 1, "scontrol update": 20, "scontrol release": 1}
 
 
 def test_a_change_wakes_who_waits_for_one(lab: Lab) -> None:
