@@ -16,7 +16,7 @@ from buying_world import KIND
 from run_world import PLAN
 from tenure.cli.main import app
 from tenure.engines.clock import RealClock
-from tenure.providers.fake_ec2 import Behaviour, Faults, Server, World
+from tenure.providers.fake_ec2 import Behaviour, Faults, Server, World, Zone
 
 
 class Desk:
@@ -60,7 +60,8 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    with Server(World(Behaviour(), RealClock()), hang_s=1.0) as server:
+    zones = (Zone("a", block_nodes=128), Zone("b", block_nodes=128))
+    with Server(World(Behaviour(zones=zones), RealClock()), hang_s=1.0) as server:
         yield Desk(tmp_path, server)
 
 
@@ -102,6 +103,20 @@ def _offers(day: int | None) -> dict[str, Any]:
         return {}
     one = {"id": "x", "start": "2027-01-01T00:00:00Z", "end": "2027-01-04T00:00:00Z", "fee": 15000}
     return {"windows": None, "offers": [one]}
+
+
+def test_a_gang_larger_than_a_block_is_bought_in_parts_of_one_zone(desk: Desk) -> None:
+    desk.write(plan={**PLAN, "nodes": 80}, approval={"budget": 10000000, "above": 10000000})
+    asked = ("--days", "2", "--nodes")
+    assert desk.ask("offers", "--days", "2")["offers"] == []
+    first = desk.ask("offers", *asked, "64")["offers"][0]
+    desk.ask("buy", desk.ask("sign", first["id"], *asked, "64")["plan"])
+    parts = [one for one in desk.ask("offers", *asked, "16")["offers"] if one["start"] == first["start"]]
+    here, there = sorted(parts, key=lambda one: one["zone"] != first["zone"])
+    assert "a part of the gang is in" in desk.ask("sign", there["id"], *asked, "16", status=1)
+    desk.ask("buy", desk.ask("sign", here["id"], *asked, "16")["plan"])
+    bought = [(block.nodes, block.offering.zone) for block in desk.world.blocks.values()]
+    assert bought == [(64, first["zone"]), (16, first["zone"])]
 
 
 def test_a_budget_that_is_spent_refuses_the_next(desk: Desk) -> None:

@@ -152,6 +152,8 @@ def everything(world: World) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]
     made = ask("RunInstances", **run)["Instances"]
     ask("DescribeInstances", Filters=[{"Name": "client-token", "Values": ["t"]}])
     ids = [one["InstanceId"] for one in made]
+    move(world, 300.0)
+    ask("DescribeInstanceStatus", InstanceIds=ids)
     ask("CreateTags", Resources=ids, Tags=[{"Key": "k", "Value": "v"}])
     ask("DescribeTags", Filters=[{"Name": "key", "Values": ["k"]}])
     ask("TerminateInstances", InstanceIds=ids)

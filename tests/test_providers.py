@@ -166,7 +166,13 @@ def test_a_launch_names_market_and_reservation_and_never_a_placement_group(
             "ImageId": "ami-1",
             "SubnetId": "subnet-1",
             "TagSpecifications": [
-                {"ResourceType": "instance", "Tags": [{"Key": "tenure:run", "Value": "run-1"}]}
+                {
+                    "ResourceType": "instance",
+                    "Tags": [
+                        {"Key": "tenure:run", "Value": "run-1"},
+                        {"Key": "tenure:token", "Value": "t"},
+                    ],
+                }
             ],
             "InstanceMarketOptions": {"MarketType": "capacity-block"},
             "CapacityReservationSpecification": {
@@ -301,6 +307,32 @@ def test_many_nodes_come_in_pages_and_all_are_ended() -> None:
         aws.terminate([node.id for node in nodes] + ["i-0000000000000dead"])
         aws.close()
     assert town.world.alive() == []
+
+
+def test_a_token_of_any_length_launches_once_and_is_told_back() -> None:
+    town = Town()
+    token = "a-run-with-a-very-long-name" * 5 + "-1"
+    with Server(town.world) as server:
+        aws = town.aws(server.url)
+        first, again = (aws.launch(token, 1, 1, None, TAGS) for _ in range(2))
+        assert [node.id for node in first] == [node.id for node in again]
+        assert {node.token for node in aws.nodes(TAG)} == {token}
+        aws.close()
+    assert len(town.world.alive()) == 1
+
+
+def test_a_machine_that_fails_the_clouds_own_checks_is_told_within_minutes() -> None:
+    town = Town()
+    with Server(town.world) as server:
+        aws = town.aws(server.url)
+        first, second = aws.launch("t", 2, 2, None, TAGS)
+        town.clock.wait(130.0)
+        assert {node.healthy for node in aws.nodes(TAG)} == {None}
+        town.world.impair(first.id)
+        town.clock.wait(300.0)
+        assert {node.id: node.healthy for node in aws.nodes(TAG)} == {first.id: False, second.id: None}
+        assert town.world.sends["DescribeInstanceStatus"] == 2
+        aws.close()
 
 
 # --- agreed by hand ---------------------------------------------------------------------------------

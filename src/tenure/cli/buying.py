@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ from tenure.cli import options
 from tenure.cli.endings import FAILED, complain
 
 if TYPE_CHECKING:
+    from tenure.cli.screen import Results
     from tenure.service.buying import Place
 
 File = Annotated[Path, typer.Argument(metavar="RUN", help="The run's file, YAML.")]
@@ -21,6 +22,10 @@ Db = Annotated[str | None, typer.Option("--db", metavar="URL", help="Its databas
 Days = Annotated[
     str | None,
     typer.Option("--days", metavar="14,21", help="Lengths asked for; default: those near the plan's best."),
+]
+Nodes = Annotated[
+    int | None,
+    typer.Option("--nodes", metavar="N", min=1, help="Of the gang, where several windows hold it."),
 ]
 PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="As `run sign` printed it.")]
 DATA = Path(".tenure")
@@ -37,10 +42,14 @@ def _no_is_one_line() -> Iterator[None]:
         raise typer.Exit(FAILED) from None
 
 
-def _place(data: Path, db: str | None) -> Place:
+@contextmanager
+def _place(data: Path, db: str | None) -> Iterator[Place]:
+    """Where it is asked; with a bar where it takes long, and a no told in one line."""
+    from tenure.cli import screen
     from tenure.service.buying import Place
 
-    return Place(data=data, db=db)
+    with _no_is_one_line(), screen.progress(compiles=False) as bar:
+        yield Place(data=data, db=db, told=bar)
 
 
 def _days(text: str | None) -> list[float] | None:
@@ -53,15 +62,22 @@ def _days(text: str | None) -> list[float] | None:
 
 
 def offers(
-    file: File, *, days: Days = None, data: Data = DATA, db: Db = None, json: options.Json = None
+    file: File,
+    *,
+    days: Days = None,
+    nodes: Nodes = None,
+    data: Data = DATA,
+    db: Db = None,
+    json: options.Json = None,
 ) -> None:
     """Show what is for sale for the run, by its expected cost under the run's own plan."""
     from tenure.cli import screen, tables_of_buying
     from tenure.service import buying
 
     results = screen.Results(json, inputs=(file,))
-    with _no_is_one_line():
-        told = buying.offers(file, _place(data, db), _days(days))
+    wanted = buying.Wanted(_days(days), nodes)
+    with _place(data, db) as place:
+        told = buying.offers(file, place, wanted)
     results.give(told, lambda console: tables_of_buying.offers(console, told))
 
 
@@ -70,6 +86,7 @@ def sign(
     offer: Annotated[str, typer.Argument(metavar="OFFER", help="Its id, as `run offers` shows it.")],
     *,
     days: Days = None,
+    nodes: Nodes = None,
     budget: Annotated[
         str | None,
         typer.Option(metavar="SUM", help="Of all the run's purchases; default: the file's, else the fee."),
@@ -79,24 +96,36 @@ def sign(
     json: options.Json = None,
 ) -> None:
     """Sign for an offer, as who you are on this machine. Nothing is bought by it."""
+    from tenure.cli import screen
     from tenure.service import buying
 
-    asked = (file, _place(data, db), offer)
-    _give(json, file, lambda: buying.sign(*asked, days=_days(days), budget=budget))
+    wanted = buying.Wanted(_days(days), nodes)
+    results = screen.Results(json, inputs=(file,))
+    with _place(data, db) as place:
+        told = buying.sign(file, place, offer, wanted, budget=budget)
+    _give(results, told)
 
 
 def approve(file: File, plan: PlanId, *, data: Data = DATA, db: Db = None, json: options.Json = None) -> None:
     """Say yes to what somebody else has signed: above the run's set sum, two people must."""
+    from tenure.cli import screen
     from tenure.service import buying
 
-    _give(json, file, lambda: buying.approve(file, _place(data, db), plan))
+    results = screen.Results(json, inputs=(file,))
+    with _place(data, db) as place:
+        told = buying.approve(file, place, plan)
+    _give(results, told)
 
 
 def buy(file: File, plan: PlanId, *, data: Data = DATA, db: Db = None, json: options.Json = None) -> None:
     """Buy what was signed. It is sent once, ever: asked again, it says what became of it."""
+    from tenure.cli import screen
     from tenure.service import buying
 
-    _give(json, file, lambda: buying.buy(file, _place(data, db), plan))
+    results = screen.Results(json, inputs=(file,))
+    with _place(data, db) as place:
+        told = buying.buy(file, place, plan)
+    _give(results, told)
 
 
 def purchases(file: File, *, data: Data = DATA, db: Db = None, json: options.Json = None) -> None:
@@ -105,8 +134,8 @@ def purchases(file: File, *, data: Data = DATA, db: Db = None, json: options.Jso
     from tenure.service import buying
 
     results = screen.Results(json, inputs=(file,))
-    with _no_is_one_line():
-        told = buying.purchases(file, _place(data, db))
+    with _place(data, db) as place:
+        told = buying.purchases(file, place)
     results.give(told, lambda console: tables_of_buying.plans(console, told["plans"]))
 
 
@@ -120,17 +149,14 @@ def void(
     """Say that a purchase whose answer was lost bought nothing, after a look at the provider's own page."""
     from tenure.service import buying
 
-    with _no_is_one_line():
-        buying.void(file, _place(data, db), intent)
+    with _place(data, db) as place:
+        buying.void(file, place, intent)
     typer.echo(f"{intent} is void: it may be bought anew")
 
 
-def _give(json: str | None, file: Path, ask: Callable[[], dict[str, Any]]) -> None:
-    from tenure.cli import screen, tables_of_buying
+def _give(results: Results, told: dict[str, Any]) -> None:
+    from tenure.cli import tables_of_buying
 
-    results = screen.Results(json, inputs=(file,))
-    with _no_is_one_line():
-        told = ask()
     results.give(told, lambda console: tables_of_buying.plans(console, [told]))
 
 

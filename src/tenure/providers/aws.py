@@ -7,6 +7,7 @@ is ended at once. Placement groups are never used: blocks refuse them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -18,12 +19,14 @@ from tenure.providers.protocol import (
     ACTIVE,
     INTENT_TAG,
     RESERVED,
+    RUNNING,
     Ask,
     Expired,
     Extension,
     Health,
     Node,
     Offer,
+    ProviderError,
     Refused,
     Unclear,
     Window,
@@ -32,6 +35,8 @@ from tenure.providers.protocol import (
 LINUX = "Linux/UNIX"
 MISSED = "missed-reservation"
 PAGE = 200
+MOST_CHECKED = 100  #: machines in one question
+MOST_TOKEN = 64  #: letters
 MOST_IDS = 200  #: in one call that ends machines
 
 
@@ -59,6 +64,7 @@ class AwsSettings:
     connect_timeout_s: float = 5.0
     read_timeout_s: float = 60.0
     read_attempts: int = 5
+    checks_every_s: float = 300.0  #: AWS's own checks of machines are read so often
     offer_good_s: float = 900.0  #: an offer is believed for so long: AWS names no end of it
     gpus_per_node: Mapping[str, int] = field(default_factory=dict)  #: by type, where it is not to be asked
 
@@ -76,6 +82,7 @@ class Aws:
         self._reads = client if client is not None else _client(settings, settings.read_attempts)
         self._gpus: dict[str, int] = dict(settings.gpus_per_node)
         self._zones: dict[str, str] = {}
+        self._checked: tuple[float, set[str]] | None = None  #: when, and who failed
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -224,12 +231,15 @@ class Aws:
             **self.settings.launch,
             "MinCount": at_least,
             "MaxCount": count,
-            "ClientToken": token,
+            "ClientToken": _short(token),
             "InstanceType": window.instance_type if window else self.settings.instance_type,
             "TagSpecifications": [
                 {
                     "ResourceType": "instance",
-                    "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
+                    "Tags": [
+                        {"Key": key, "Value": value}
+                        for key, value in {**tags, shapes.TOKEN_TAG: token}.items()
+                    ],
                 }
             ],
         }
@@ -282,7 +292,25 @@ class Aws:
         """All with the tag."""
         asked = {"Filters": [{"Name": f"tag:{tag[0]}", "Values": [tag[1]]}]}
         launches = self._all("describe_instances", "Reservations", asked)
-        return [shapes.node(one) for launch in launches for one in launch.get("Instances") or ()]
+        found = [shapes.node(one) for launch in launches for one in launch.get("Instances") or ()]
+        ill = self._impaired([node.id for node in found if node.state == RUNNING])
+        return [node._replace(healthy=False) if node.id in ill else node for node in found]
+
+    def _impaired(self, ids: Sequence[str]) -> set[str]:
+        """Machines that fail AWS's own checks; asked now and then, and not at all where nobody answers."""
+        now = self._clock.now()
+        if not self._checked or not 0 <= now - self._checked[0] < self.settings.checks_every_s:
+            ill: set[str] = set()
+            for first in range(0, len(ids), MOST_CHECKED):
+                part = list(ids[first : first + MOST_CHECKED])
+                try:
+                    with as_provider_errors(spends=False):
+                        told = self._reads.describe_instance_status(InstanceIds=part)
+                except ProviderError:  # a hint that is missing
+                    return self._checked[1] if self._checked else set()
+                ill |= {one["InstanceId"] for one in told.get("InstanceStatuses") or () if _is_ill(one)}
+            self._checked = (now, ill)
+        return self._checked[1]
 
     def terminate(self, ids: Sequence[str]) -> None:
         """Let them go, one by one where one of them is not known any more."""
@@ -347,6 +375,18 @@ class Aws:
         with as_provider_errors(spends=False):
             told = self._reads.describe_images(ImageIds=[image])
         return str(next((one.get("PlatformDetails") for one in told.get("Images", ())), "") or LINUX)
+
+
+def _short(token: str) -> str:
+    """The token, or a digest of one that is longer than RunInstances takes."""
+    return token if len(token) <= MOST_TOKEN else hashlib.sha256(token.encode()).hexdigest()
+
+
+def _is_ill(status: Mapping[str, Any]) -> bool:
+    return "impaired" in (
+        (status.get("InstanceStatus") or {}).get("Status"),
+        (status.get("SystemStatus") or {}).get("Status"),
+    )
 
 
 def _client(settings: AwsSettings, attempts: int) -> Any:

@@ -33,6 +33,7 @@ BLOCK = "capacity-block"  #: market type, lifecycle and reservation type
 SIZE_TAG = (
     "aws:ec2capacityreservation:incrementalRequestedQuantity"  #: bought; the total is 0 before the start
 )
+TOKEN_TAG = "tenure:token"  #: a launch's own token: the client's may be no longer than 64 letters
 FEE_TAG, CURRENCY_TAG = "tenure:fee", "tenure:currency"  #: blocks do not tell their fee afterwards
 
 WINDOW_STATE = {
@@ -174,6 +175,7 @@ def extension(shape: Mapping[str, Any], window: Window) -> Extension:
 
 def node(shape: Mapping[str, Any]) -> Node:
     """An Instance. It is reserved only where it says so itself: what was asked for proves nothing."""
+    tags = tags_of(shape)
     reserved = shape.get("InstanceLifecycle") == BLOCK and bool(shape.get("CapacityReservationId"))
     said = str((shape.get("State") or {}).get("Name", ""))
     return Node(
@@ -182,9 +184,9 @@ def node(shape: Mapping[str, Any]) -> Node:
         zone=(shape.get("Placement") or {}).get("AvailabilityZone", ""),
         window=shape.get("CapacityBlockId", "") if reserved else "",
         market=RESERVED if reserved else ON_DEMAND,
-        token=shape.get("ClientToken", ""),
+        token=tags.get(TOKEN_TAG) or shape.get("ClientToken", ""),
         launched=shape["LaunchTime"].timestamp(),
-        tags=tags_of(shape),
+        tags=tags,
         reservation=shape.get("CapacityReservationId", ""),
         address=shape.get("PrivateIpAddress", ""),
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tenure.providers.protocol import Provider
+from tenure.settings.errors import BadInput
 from tenure.settings.provider_access import AwsAccess, ManualAccess, OwnAccess, provider_access
 
 
@@ -54,7 +55,11 @@ def _own(access: OwnAccess, folder: Path, clock: Clock) -> Provider:
 
 
 def _aws(access: AwsAccess, clock: Clock, client: Any) -> Provider:
-    from tenure.providers.aws import Aws, AwsSettings
+    try:
+        from tenure.providers.aws import Aws, AwsSettings
+    except ModuleNotFoundError:
+        allowed = "boto3 beside Tenure: pip install 'tenure[aws]'"
+        raise BadInput("run", "provider.name", "aws, and no boto3 here", allowed) from None
 
     # a cloud on this machine (`python -m tenure.providers.fake_ec2`) asks for no real credentials
     is_here = access.endpoint.startswith(("http://127.0.0.1:", "http://localhost:"))

@@ -92,7 +92,9 @@ class Own:
         return [name for name in self._names if name in up and name not in taken]
 
     def offer_again(self, offer: Offer) -> Offer | None:
-        """Whether it is still free."""
+        """Whether it is still free and to come."""
+        if self._clock.now() >= offer.start:
+            return None
         free = self._free(self._by.held(), offer.start, offer.end)
         return offer if len(free) >= offer.nodes else None
 

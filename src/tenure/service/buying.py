@@ -7,13 +7,13 @@ overrun. A `CannotBuy` is a no with its reason: nothing was sent, or what was se
 from __future__ import annotations
 
 import getpass
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tenure.engines.clock import Clock, RealClock
 from tenure.ledger.records import LedgerError
@@ -47,6 +47,26 @@ class Place:
     person: str = field(default_factory=getpass.getuser)
     clock: Clock = field(default_factory=RealClock)
     client: Any = None  #: in place of boto3's
+    told: Callable[[float, str], None] | None = None  #: how far it is, from 0 to 1, and what is being done
+
+
+class _Waiting:
+    """The clock, with a word of what is waited for."""
+
+    def __init__(self, place: Place, longest_s: float) -> None:
+        self._place, self._longest_s, self._waited_s = place, longest_s, 0.0
+
+    def now(self) -> float:
+        """Epoch seconds."""
+        return self._place.clock.now()
+
+    def wait(self, seconds: float) -> None:
+        """Come back after so long."""
+        if self._place.told is not None:
+            part = min(1.0, self._waited_s / self._longest_s)
+            self._place.told(part, "the answer was lost: looking for what was bought")
+        self._place.clock.wait(seconds)
+        self._waited_s += seconds
 
 
 @contextmanager
@@ -61,24 +81,33 @@ def _desk(file: Path, place: Place) -> Iterator[tuple[Run, Provider, AskedBook, 
         raise CannotBuy(str(no)) from no
 
 
-def offers(file: Path, place: Place, days: Sequence[float] | None = None) -> dict[str, Any]:
-    """What is for sale for the run, the cheapest in expectation first.
+class Wanted(NamedTuple):
+    """What is looked for: lengths (None: those of the provider around the plan's best), nodes (None: all)."""
 
-    `days`: lengths asked for; default: those of the provider around the plan's best.
-    """
+    days: Sequence[float] | None = None
+    nodes: int | None = None
+
+
+ALL = Wanted()
+
+
+def offers(file: Path, place: Place, wanted: Wanted = ALL) -> dict[str, Any]:
+    """What is for sale for the run, the cheapest in expectation first."""
     with _desk(file, place) as (run, provider, _, _):
-        found = _for_sale(run, provider, days)
+        found = _for_sale(run, provider, wanted, place)
         return {"run": run.file.run, "offers": _judged(run, found)}
 
 
-def _for_sale(run: Run, provider: Provider, days: Sequence[float] | None) -> list[Offer]:
+def _for_sale(run: Run, provider: Provider, wanted: Wanted, place: Place) -> list[Offer]:
     """Each offer once, whatever length it was found under."""
-    asked = _lengths(run, provider) if days is None else days
+    asked = list(_lengths(run, provider) if wanted.days is None else wanted.days)
     kind = str(run.file.provider.get("instance_type", ""))
     earliest = None if run.file.start is None else run.file.start.timestamp()
     found: dict[str, Offer] = {}
-    for one in asked:
-        ask = Ask(kind, run.nodes, round(one * 24), earliest)
+    for done, one in enumerate(asked):
+        if place.told is not None:
+            place.told(done / len(asked), f"asking {provider.name} for {one:g} days")
+        ask = Ask(kind, wanted.nodes or run.nodes, round(one * 24), earliest)
         for offer in provider.offers(ask):
             found[offer.id] = offer
     return list(found.values())
@@ -97,7 +126,11 @@ def _lengths(run: Run, provider: Provider) -> list[float]:
 def _judged(run: Run, found: Sequence[Offer]) -> list[dict[str, Any]]:
     if not found:
         return []
-    sold = [Judged((one.end - one.start) / DAY_S, float(one.fee), one.id) for one in found]
+    # a part of the gang is judged as if the rest came at the same price
+    sold = [
+        Judged(one.length_s / DAY_S, float(one.fee) * run.nodes / max(1, min(one.nodes, run.nodes)), one.id)
+        for one in found
+    ]
     plan = plan_window(run.plan, offers=sold)
     rows = judge(plan.length, plan.terms, sold)
     told = [
@@ -132,19 +165,37 @@ def iso(at: float) -> str:
 
 
 def sign(
-    file: Path, place: Place, offer: str, *, days: Sequence[float] | None = None, budget: str | None = None
+    file: Path, place: Place, offer: str, wanted: Wanted = ALL, *, budget: str | None = None
 ) -> dict[str, Any]:
-    """Sign for an offer. `budget`: of all the run's purchases; default: the run file's, else the fee."""
+    """Sign for an offer. `budget`: of all the run's purchases; default: the run file's, else the fee.
+
+    `wanted.nodes`: the offer is for so many of the gang, and other windows hold the rest.
+    """
     with _desk(file, place) as (run, provider, book, rules):
-        found = {one.id: one for one in _for_sale(run, provider, days)}
+        found = {one.id: one for one in _for_sale(run, provider, wanted, place)}
         if offer not in found:
             raise BadInput("sign", "offer", shown(offer), nearest(offer, found))
         chosen = found[offer]
         money = _budget(budget) or rules.budget or chosen.fee
-        plan = Plan(run.file.run, chosen, money, run.nodes)
-        at = place.clock.now()
-        plan_id = signing.sign(book, plan, place.person, rules, at, provider.against(chosen))
+        plan = Plan(run.file.run, chosen, money, wanted.nodes or run.nodes)
+        against = [*provider.against(chosen), *_apart(book, plan, run.nodes)]
+        plan_id = signing.sign(book, plan, place.person, rules, place.clock.now(), against)
         return _standing(book, plan_id, rules)
+
+
+def _apart(book: AskedBook, plan: Plan, nodes: int) -> list[str]:
+    """Windows that are bought, hold a part of the gang at the same time as this one, and in another zone."""
+    if plan.nodes >= nodes:
+        return []
+    told = []
+    for event in book.events(signing.INTENDED):
+        outcome = buying.outcome_of(book, event.body["intent"])
+        other = signing.offer_of(event.body["offer"])
+        together = other.start < plan.offer.end and plan.offer.start < other.end
+        bought = outcome is not None and outcome.kind == signing.MADE
+        if bought and together and other.zone != plan.offer.zone:
+            told.append(f"a part of the gang is in {other.zone}, this one would be in {plan.offer.zone}")
+    return told
 
 
 def _budget(text: str | None) -> Decimal | None:
@@ -164,7 +215,7 @@ def approve(file: Path, place: Place, plan: str) -> dict[str, Any]:
 def buy(file: Path, place: Place, plan: str) -> dict[str, Any]:
     """Buy what was signed, once; asked again, it gives what was bought or reads what became of it."""
     with _desk(file, place) as (_, provider, book, rules):
-        buying.buy(book, provider, plan, rules, place.clock)
+        buying.buy(book, provider, plan, rules, _Waiting(place, rules.settle_s))
         return _standing(book, plan, rules)
 
 

@@ -20,6 +20,7 @@ ACTIONS: dict[str, Callable[[World, Params, float], dict[str, Any]]] = {
     "DescribeCapacityReservations": blocks.describe_reservations,
     "RunInstances": machines.run_instances,
     "DescribeInstances": machines.describe_instances,
+    "DescribeInstanceStatus": machines.describe_instance_status,
     "TerminateInstances": machines.terminate_instances,
     "CreateTags": machines.create_tags,
     "DescribeTags": machines.describe_tags,

@@ -11,7 +11,7 @@ from tenure.providers.fake_ec2.behaviour import OPEN
 from tenure.providers.fake_ec2.blocks import tags_for
 from tenure.providers.fake_ec2.faults import Ec2Error
 from tenure.providers.fake_ec2.pages import filtered, page
-from tenure.providers.fake_ec2.things import STATE_CODES, Block, Instance, tag_list
+from tenure.providers.fake_ec2.things import RUNNING, STATE_CODES, Block, Instance, tag_list
 from tenure.providers.fake_ec2.world import Params, World
 
 LINUX = "Linux/UNIX"
@@ -214,6 +214,25 @@ def describe_tags(world: World, asked: Params, now: float) -> dict[str, Any]:
     ]
     names = {"resource-id": "ResourceId", "resource-type": "ResourceType", "key": "Key", "value": "Value"}
     return page(asked, "Tags", filtered(asked, shapes, names))
+
+
+def describe_instance_status(world: World, asked: Params, now: float) -> dict[str, Any]:
+    """DescribeInstanceStatus: of running ones."""
+    wanted = asked.get("InstanceIds")
+    shapes = []
+    for one in world.instances.values():
+        if one.state == RUNNING and (wanted is None or one.id in wanted):
+            word = {"Status": "impaired" if one.impaired else "ok"}
+            shapes.append(
+                {
+                    "InstanceId": one.id,
+                    "AvailabilityZone": one.zone,
+                    "InstanceState": {"Code": STATE_CODES[one.state], "Name": one.state},
+                    "InstanceStatus": word,
+                    "SystemStatus": word,
+                }
+            )
+    return page(asked, "InstanceStatuses", shapes)
 
 
 def describe_subnets(world: World, asked: Params, now: float) -> dict[str, Any]:

@@ -267,6 +267,11 @@ class World:
         with self.at_once() as now:
             self.stop(self.instances[instance_id], now, "Server.InternalError")
 
+    def impair(self, instance_id: str, ill: bool = True) -> None:
+        """It goes on running and fails the cloud's own checks, or passes them again."""
+        with self.at_once():
+            self.instances[instance_id].impaired = ill
+
     def break_places(self, block_id: str, places: int) -> None:
         """So many places of a block take no instance (0: all mended)."""
         with self.at_once():
