@@ -18,6 +18,7 @@ from tenure.cli import (
     plan,
     plan_fleet,
     policy,
+    preflight,
     questions,
     run,
     server,
@@ -91,6 +92,7 @@ for _fleet in (
     plan.app.command()(_fleet)
 app.add_typer(plan.app, name="plan")
 app.add_typer(run.app, name="run")
+app.command()(preflight.preflight)
 
 
 def main() -> None:
