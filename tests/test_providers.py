@@ -296,6 +296,24 @@ def test_reads_are_asked_again_by_the_client_and_purchases_are_not() -> None:
         aws.close()
 
 
+def test_no_setting_of_the_machine_makes_the_client_send_a_purchase_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "9")
+    monkeypatch.setenv("AWS_RETRY_MODE", "legacy")
+    for kind in ("503", "drop", "hang"):
+        town = Town(faults=Faults({("PurchaseCapacityBlock", 0): kind, ("RunInstances", 0): kind}))
+        one = town.offer()
+        with Server(town.world, hang_s=0.5) as server:
+            aws = town.aws(server.url)
+            with pytest.raises(Unclear):
+                aws.buy(one, "intent")
+            with pytest.raises(Unclear):
+                aws.launch("t", 1, 1, None, TAGS)
+            aws.close()
+        assert (town.world.sends["PurchaseCapacityBlock"], town.world.sends["RunInstances"]) == (1, 1)
+
+
 def test_many_nodes_come_in_pages_and_all_are_ended() -> None:
     town = Town(Behaviour(quota=64))
     with Server(town.world) as server:

@@ -78,8 +78,7 @@ class Aws:
         self.settings = settings
         self.capability = capability(shapes.NAME)
         self._clock = clock
-        self._once = client if client is not None else _client(settings, 1)
-        self._reads = client if client is not None else _client(settings, settings.read_attempts)
+        self._once, self._reads = (client, client) if client is not None else _clients(settings)
         self._gpus: dict[str, int] = dict(settings.gpus_per_node)
         self._zones: dict[str, str] = {}
         self._checked: tuple[float, set[str]] | None = None  #: when, and who failed
@@ -389,23 +388,28 @@ def _is_ill(status: Mapping[str, Any]) -> bool:
     )
 
 
-def _client(settings: AwsSettings, attempts: int) -> Any:
+def _clients(settings: AwsSettings) -> tuple[Any, Any]:
+    """(of calls that spend: one attempt; of reads). One session: EC2's model is large and read once."""
     import boto3
     from botocore.config import Config
 
-    config = Config(
-        connect_timeout=settings.connect_timeout_s,
-        read_timeout=settings.read_timeout_s,
-        retries={"total_max_attempts": attempts, "mode": "standard"},
-        user_agent_extra="tenure",
-    )
     key, secret = settings.credentials or (None, None)
     session = boto3.session.Session(
         profile_name=settings.profile or None, aws_access_key_id=key, aws_secret_access_key=secret
     )
-    return session.client(
-        "ec2", region_name=settings.region, endpoint_url=settings.endpoint or None, config=config
-    )
+
+    def client(attempts: int) -> Any:
+        config = Config(
+            connect_timeout=settings.connect_timeout_s,
+            read_timeout=settings.read_timeout_s,
+            retries={"total_max_attempts": attempts, "mode": "standard"},
+            user_agent_extra="tenure",
+        )
+        return session.client(
+            "ec2", region_name=settings.region, endpoint_url=settings.endpoint or None, config=config
+        )
+
+    return client(1), client(settings.read_attempts)
 
 
 def _stamp(at: float) -> Any:

@@ -51,6 +51,7 @@ from tenure.runs.signing import (
 )
 from tenure.runs.words import AlreadyRecorded, Book, Event
 
+SAME_S = 60.0
 OUTCOMES = (MADE, REFUSED, NOT_SENT, VOIDED)
 
 
@@ -241,7 +242,9 @@ def _alike(
         if window.id not in intended.body["seen"]
         and window.id not in taken
         and INTENT_TAG not in window.tags
-        and (window.zone, window.start, window.end) == (offer.zone, offer.start, offer.end)
+        and window.zone == offer.zone
+        and _near(window.start, offer.start)
+        and _near(window.end, offer.end)
         and window.nodes in (0, offer.nodes)  # 0: nothing of its size is told before it starts
         and window.instance_type in ("", offer.instance_type)
         and (window.fee is None or window.fee == offer.fee)
@@ -259,12 +262,21 @@ def _find_extension(
         one
         for one in provider.extensions(window)
         if _key(one) not in intended.body["seen"]
-        and (one.offer == offer.id or not one.offer)
-        and (one.start, one.end, one.fee) == (offer.start, offer.end, offer.fee)
+        and (one.offer == offer.id or (not one.offer and _like(one, offer)))
     ]
     if len(mine) > 1:
         raise NeedsPerson(f"{window.id} was extended {len(mine)} times by {offer.id}: a person must look")
     return (window, mine[0]) if mine else None
+
+
+def _like(extension: Extension, offer: Offer) -> bool:
+    same = _near(extension.start, offer.start) and _near(extension.end, offer.end)
+    return same and extension.fee == offer.fee
+
+
+def _near(one: float, other: float) -> bool:
+    """Whether two instants are one, told by two calls of a provider."""
+    return abs(one - other) <= SAME_S
 
 
 def look_again(book: Book, provider: Provider, rules: Rules) -> list[Bought]:
