@@ -128,3 +128,8 @@ class Gang:
                 step, loss = line.split()
                 assert found.setdefault(int(step), loss) == loss, f"step {step} was learned otherwise"
         return found
+
+    def losses_of(self, attempt: int) -> dict[int, str]:
+        """Of one attempt."""
+        lines = (self.folder / f"losses-{attempt}").read_text().splitlines()
+        return {int(step): loss for step, loss in (line.split() for line in lines)}

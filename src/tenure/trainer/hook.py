@@ -157,6 +157,10 @@ class Hook:
         """Whether it is so on any rank. Called by every rank at the same place."""
         return bool(self.agree([int(here), 0])[0])
 
+    def room_for_save(self) -> bool:
+        """Whether a save nobody asked for may begin: on all ranks it is done before the drain is due."""
+        return not self.agreed(not self.rungs.leaves_room(self.clock.now()))
+
     # --- saves --------------------------------------------------------------------------------------
 
     @contextlib.contextmanager

@@ -72,7 +72,7 @@ def lightning_callback(
             due = kind == TRAIN and save_every and step % save_every == 0
             if answer.drains:
                 drain(hook, step, tokens(step), self._saver(trainer))
-            elif answer.saves or due:
+            elif answer.saves or (due and hook.room_for_save()):
                 save_once(hook, step, tokens(step), self._saver(trainer))
 
         def _saver(self, trainer: Any) -> Callable[[int, float], None]:

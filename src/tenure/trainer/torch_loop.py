@@ -49,7 +49,8 @@ def run(
     for step in steps:
         train_step(step)
         answer = hook.poll(step, tokens(step))
-        if answer.saves or (save_every and step % save_every == 0):
+        due = save_every > 0 and step % save_every == 0
+        if answer.saves or (due and hook.room_for_save()):
             save_once(hook, step, tokens(step), save)
         if answer.drains:
             drain(hook, step, tokens(step), save)

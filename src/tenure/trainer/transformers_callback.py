@@ -41,6 +41,8 @@ def transformers_callback(
             answer = hook.poll(state.global_step, tokens(state.global_step))
             if answer.saves:
                 control.should_save = True
+            elif control.should_save and not hook.room_for_save():
+                control.should_save = False  # it would hold up the drain's
             if answer.drains:
                 control.should_evaluate = False  # it would take the time that is left
                 control.should_training_stop = True

@@ -32,6 +32,11 @@ class Rungs(NamedTuple):
     drain: float = math.inf
     gone: float = math.inf  #: the last save must be committed by then
     ends: float = math.inf
+    save_s: float = 0.0  #: what a save takes here, at worst
+
+    def leaves_room(self, now: float) -> bool:
+        """Whether a save that is begun now is committed before the drain is due."""
+        return now + self.save_s <= self.drain
 
 
 def rungs_of(window: Mapping[str, Any] | None, save_s: float, step_s: float) -> Rungs:
@@ -41,8 +46,9 @@ def rungs_of(window: Mapping[str, Any] | None, save_s: float, step_s: float) -> 
     ends = _instant(window.get("ends_at"))
     gone = ends - max(0.0, _number(window.get("margin_s"), 0.0))
     drain = min(_instant(window.get("drain_at")), gone - save_s - step_s)
-    checkpoint = min(_instant(window.get("checkpoint_at")), gone - 2 * save_s, drain)
-    return Rungs(checkpoint, drain, gone, ends)
+    # it begins a step after it was due, another step passes after it, and the drain must still be to come
+    checkpoint = min(_instant(window.get("checkpoint_at")), gone - 2 * save_s - 3 * step_s, drain)
+    return Rungs(checkpoint, drain, gone, ends, save_s)
 
 
 def wish(heard: Heard, now: float, attempt: int, rungs: Rungs, answered: Container[int]) -> Answer:
@@ -54,6 +60,8 @@ def wish(heard: Heard, now: float, attempt: int, rungs: Rungs, answered: Contain
         *_of_notice(heard, attempt),
     ]
     asked = [one for one in asked if mark(one.request) not in answered]
+    if not rungs.leaves_room(now):  # a checkpoint begun now would hold up the drain's, which saves as much
+        asked = [one for one in asked if one.do == DRAIN]
     return min(asked, key=_most_urgent_first, default=GO_ON)
 
 
