@@ -82,13 +82,7 @@ app.add_typer(nodes.app, name="node")
 app.add_typer(tokens.app, name="token")
 app.add_typer(trace.app, name="trace")
 app.add_typer(policy.app, name="policy")
-for _fleet in (
-    plan_fleet.failures,
-    plan_fleet.spares,
-    plan_fleet.goodput,
-    plan_fleet.power,
-    plan_fleet.published,
-):
+for _fleet in plan_fleet.COMMANDS:
     plan.app.command()(_fleet)
 app.add_typer(plan.app, name="plan")
 app.add_typer(run.app, name="run")

@@ -1,4 +1,4 @@
-"""`tenure plan failures|spares|goodput|power`: what a fleet must have, and what it makes of it."""
+"""`tenure plan failures|spares|goodput|power|capping|calibrate`: what a fleet needs and makes of it."""
 
 from __future__ import annotations
 
@@ -83,6 +83,38 @@ def failures(file: PlanFile, json: options.Json = None, report: options.Report =
     results.give(answer, say)
 
 
+def capping(file: PlanFile, json: options.Json = None, report: options.Report = None) -> None:
+    """Say whom to cap, and how far, so that every breaker holds for the least loss of work.
+
+    A tree of breakers, jobs and where their racks stand; a small controller played reading by reading, with
+    two thresholds, a floor, and what it does when readings stop.
+    """
+    from tenure.cli import screen, tables_of_power
+    from tenure.service import fleet_plans
+
+    results = screen.Results(json, report, inputs=(file,))
+    answer = fleet_plans.capping(file, report)
+
+    def say(console: Console) -> None:
+        tables_of_power.capping(console, answer)
+
+    results.give(answer, say)
+
+
+def calibrate(file: PlanFile, json: options.Json = None, report: options.Report = None) -> None:
+    """Set rack power readings right by the meters above them; refuse what cannot be told; watch for drift."""
+    from tenure.cli import screen, tables_of_power
+    from tenure.service import fleet_plans
+
+    results = screen.Results(json, report, inputs=(file,))
+    answer = fleet_plans.calibrate(file, report)
+
+    def say(console: Console) -> None:
+        tables_of_power.calibrate(console, answer)
+
+    results.give(answer, say)
+
+
 def published(json: options.Json = None) -> None:
     """Work published numbers of fleets out anew: reproduced, partly or not, each with its convention."""
     from tenure.cli import screen, tables_of_fleet
@@ -95,3 +127,6 @@ def published(json: options.Json = None) -> None:
         tables_of_fleet.published(console, rows)
 
     results.give({"rows": rows}, say)
+
+
+COMMANDS = (failures, spares, goodput, power, capping, calibrate, published)

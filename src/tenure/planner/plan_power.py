@@ -42,10 +42,11 @@ LABELS = {
 
 def curve_of(file: PowerFile) -> Curve:
     """The curve of a file."""
-    return _named(file.curve, file.rated_w)
+    return curve_named(file.curve, file.rated_w)
 
 
-def _named(curve: str | Points, rated_w: float) -> Curve:
+def curve_named(curve: str | Points, rated_w: float) -> Curve:
+    """The curve that a file names or gives points of."""
     if curve == "gb200_fit":
         return gb200_fit()
     if curve == "h100_mayr":
@@ -175,7 +176,7 @@ def _breakers(file: PowerFile, best_w: float) -> list[dict[str, Any]]:
 def _regret(file: PowerFile, site: Site, curve: Curve) -> dict[str, Any] | None:
     if not file.beside:
         return None
-    curves = {"curve": curve} | {name: _named(told, file.rated_w) for name, told in file.beside.items()}
+    curves = {"curve": curve} | {name: curve_named(told, file.rated_w) for name, told in file.beside.items()}
     choice = choose_under(site, curves)
     return None if choice is None else {"cap_w": choice.cap_w, "worst": choice.worst, "of": choice.regret}
 

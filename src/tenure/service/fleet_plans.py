@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from tenure.planner.fleet_curves import goodput_curves, power_curves
+from tenure.planner.plan_calibrate import plan_calibrate
+from tenure.planner.plan_capping import plan_capping
 from tenure.planner.plan_failures import Counted, plan_failures
 from tenure.planner.plan_goodput import Log, plan_goodput
 from tenure.planner.plan_power import plan_power
@@ -15,7 +17,10 @@ from tenure.planner.plan_spares import plan_spares
 from tenure.planner.published import rows
 from tenure.report.fleet_page import write_goodput_page, write_power_page, write_spares_page
 from tenure.report.fleet_records_page import write_failures_page
+from tenure.report.power_page import write_calibration_page, write_capping_page
 from tenure.service.outputs import placed
+from tenure.settings.calibration_file import read_calibration_file, read_readings
+from tenure.settings.capping_file import read_capping_file
 from tenure.settings.errors import BadInput
 from tenure.settings.failure_rates_file import RecordFile, read_failure_rates_file
 from tenure.settings.goodput_file import GoodputFile, counted, read_goodput_file
@@ -103,6 +108,26 @@ def _counted(record: RecordFile, path: Path) -> Counted:
             allowed = f"all of {log} within `days` after start: {min(times_d):.3g} to {max(times_d):.3g} are"
             raise BadInput(str(path), "records.start", str(record.start), allowed)
     return Counted(record, incidents.of_causes(), nodes, times_d)
+
+
+def capping(path: Path, page: Path | None = None) -> dict[str, Any]:
+    """Whom to cap under a tree of breakers. BadInput where the file is wrong or nothing would do."""
+    answer = plan_capping(read_capping_file(path), name=str(path))
+    if page is not None:
+        with placed(page) as draft:
+            write_capping_page(answer, draft)
+    return answer
+
+
+def calibrate(path: Path, page: Path | None = None) -> dict[str, Any]:
+    """Rack readings beside the meters above them. BadInput where the file or a reading is wrong."""
+    file = read_calibration_file(path)
+    read = read_readings(path.parent / file.readings, file)
+    answer = plan_calibrate(file, read.times, read.columns, name=str(path))
+    if page is not None:
+        with placed(page) as draft:
+            write_calibration_page(answer, draft)
+    return answer
 
 
 def published() -> list[dict[str, Any]]:

@@ -44,6 +44,9 @@ def _curve(value: Any) -> Any:
     return tuple(sorted(points))
 
 
+PowerCurve = Annotated[str | Points, BeforeValidator(_curve)]
+
+
 class IdleFile(Checked):
     """A rack of which some are held: what they do not draw raises the limit of the others."""
 
@@ -85,7 +88,7 @@ class PowerFile(Checked):
     overhead_w: NoWatts
     capital_w: NoWatts = 0.0
     rated_w: Watts
-    curve: Annotated[str | Points, BeforeValidator(_curve)]
+    curve: PowerCurve
     at: list[Watts] = Field(default=[], max_length=1000)
     measured_w: Watts | None = None
     idle: IdleFile | None = None
@@ -93,7 +96,7 @@ class PowerFile(Checked):
     price_per_mwh: Price | None = None
     seasons: list[SeasonFile] = Field(default=[], max_length=366)
     breakers: list[BreakerFile] = Field(default=[], max_length=10_000)
-    beside: dict[str, Annotated[str | Points, BeforeValidator(_curve)]] = Field(default={}, max_length=20)
+    beside: dict[str, PowerCurve] = Field(default={}, max_length=20)
 
 
 def read_power_file(path: Path) -> PowerFile:
