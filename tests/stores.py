@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,47 +20,64 @@ class Dead(BaseException):
 
 @dataclass
 class Mortal:
-    """A place that dies before or after its n-th change. Reading is no step: it changes nothing."""
+    """
+    A place that dies at its n-th point: before, amid and after each change. Dead, it does nothing any more.
+
+    Reading is no point: it changes nothing. `wrong` other than Dead is a fault after which it goes on.
+    """
 
     place: Any
-    at: int  #: counted from 1; a change more than there are: it lives
-    after: bool
+    at: int  #: counted from 1; more than there are: it lives
     wrong: BaseException = field(default_factory=Dead)
-    done: int = 0
+    points: int = 0
+    dead: bool = False
+
+    def _point(self) -> None:
+        if self.dead:
+            raise self.wrong
+        self.points += 1
+        if self.points == self.at:
+            self.dead = isinstance(self.wrong, Dead)
+            raise self.wrong
 
     @contextlib.contextmanager
-    def _step(self) -> Iterator[None]:
-        self.done += 1
-        if self.done == self.at and not self.after:
-            raise self.wrong
+    def _change(self) -> Iterator[None]:
+        self._point()
         yield
-        if self.done == self.at and self.after:
-            raise self.wrong
+        self._point()
+
+    @property
+    def where(self) -> str:
+        return self.place.where
 
     def create(self, path: str, data: bytes) -> None:
-        with self._step():
+        with self._change():
             self.place.create(path, data)
 
     def write(self, path: str, data: bytes) -> None:
-        with self._step():
+        with self._change():
             self.place.write(path, data)
 
+    def swap(self, path: str, seen: bytes, data: bytes) -> bool:
+        with self._change():
+            return self.place.swap(path, seen, data)
+
+    def sha256(self, path: str) -> str | None:
+        return self.place.sha256(path)
+
     def stream(self, path: str, chunks: Iterator[bytes]) -> None:
-        with self._step():
+        with self._change():
             self.place.stream(path, self._cut(chunks))
 
     def _cut(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """Death in the middle of a file, too."""
         for chunk in chunks:
             yield chunk[: len(chunk) // 2]
-            self.done += 1
-            if self.done == self.at:
-                raise self.wrong
+            self._point()
             yield chunk[len(chunk) // 2 :]
 
     def delete(self, paths: list[str]) -> None:
         for path in paths:
-            with self._step():
+            with self._change():
                 self.place.delete([path])
 
     def read(self, path: str) -> bytes:
@@ -116,26 +134,26 @@ def save(store: Store, step: int, attempt: int = 1, size: int = 1000, **told: An
     return saving.commit(step * 100, **told)
 
 
-def dies_at_every_step(store: Store, act: Any, look: Any) -> int:
+def at_every_point(make: Any, act: Any, look: Any, wrong: type[BaseException] = Dead) -> int:
     """
-    `act(mortal store)` dying before, amid and after every change; `look()` after each death. Count of deaths.
+    `act(store)` on a store of its own (`make()`) that dies at each point in turn; count of deaths.
 
-    `act` must be repeatable: it is tried again on the same store until it lives.
+    After each death `look(store)`, then `act` again by somebody who lives, and `look` once more.
     """
-    place, deaths, at = store.place, 0, 1
-    while True:
+    for at in itertools.count(1):
+        store = make()
+        place = store.place
+        store.place = Mortal(place, at, wrong())
         died = False
-        for after in (False, True):
-            mortal = Mortal(place, at, after)
-            store.place = mortal
-            try:
-                act(store)
-            except Dead:
-                died = True
-                deaths += 1
-            finally:
-                store.place = place
-            look()
+        try:
+            act(store)
+        except wrong:
+            died = True
+        finally:
+            store.place = place
+        look(store)
         if not died:
-            return deaths
-        at += 1
+            return at - 1
+        act(store)
+        look(store)
+    raise AssertionError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,14 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from stores import KINDS, Dead, Mortal, again, dies_at_every_step, open_new, s3_server, save
-from tenure.checkpoints import AlreadyCommitted, Keep, NothingUsable, Store, StoreFull
+from stores import Mortal, again, at_every_point, open_new, s3_server, save
+from tenure.checkpoints import AlreadyCommitted, Fenced, Keep, NothingUsable, Store, StoreFull
 
 
 @pytest.fixture(scope="module")
 def s3():
     with s3_server() as options:
         yield options
+
+
+BOTH = ["folder", pytest.param("s3", marks=pytest.mark.slow)]  # some hundred requests for each place to die
 
 
 def sound(store: Store) -> list[int]:
@@ -30,116 +34,153 @@ def sound(store: Store) -> list[int]:
     return steps
 
 
-@pytest.mark.parametrize("kind", KINDS)
+def saved_all_the_same(store: Store, step: int, **told: object) -> None:
+    """A save, by somebody who is content where it is committed already."""
+    with contextlib.suppress(AlreadyCommitted):
+        save(store, step, **told)
+
+
+@pytest.mark.parametrize("kind", BOTH)
 def test_a_save_that_dies_anywhere_leaves_the_older_one_to_resume_from(kind, tmp_path, s3):
-    store = open_new(kind, tmp_path, s3)
-    first = save(store, 1)
-
-    def act(mortal):
-        try:
-            save(mortal, 2)
-        except AlreadyCommitted:
-            pass  # it died after its commit
-
-    def look():
-        newest = again(store, s3).newest_verified(deep=True)
-        assert newest is not None
-        assert newest == first or newest.step == 2
-        assert set(sound(store)) in ({1}, {1, 2})
-
-    deaths = dies_at_every_step(store, act, look)
-    assert deaths >= 8
-    assert again(store, s3).newest_verified(deep=True).step == 2
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_first_save_that_dies_is_told_of_and_never_taken_for_a_new_run(kind, tmp_path, s3):
-    seen = set()
-    for at in range(1, 12):
+    def make():
         store = open_new(kind, tmp_path, s3)
-        assert store.newest_verified() is None  # nothing was ever saved
-        place = store.place
-        store.place = Mortal(place, at, after=True)
-        try:
-            save(store, 1)
-            died = False
-        except Dead:
-            died = True
-        store.place = place
+        save(store, 1)
+        return store
+
+    def look(store):
+        newest = again(store, s3).newest_verified(deep=True)
+        steps = sound(store)
+        assert steps in ([1], [1, 2])
+        assert newest is not None
+        assert newest.step == steps[-1]
+
+    deaths = at_every_point(make, lambda store: saved_all_the_same(store, 2), look)
+    assert deaths >= 16
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_first_save_cut_off_is_begun_anew_and_one_that_was_whole_is_never_passed_over(kind, tmp_path, s3):
+    seen = []
+
+    def look(store):
         try:
             newest = again(store, s3).newest_verified(deep=True)
-            seen.add("nothing" if newest is None else "whole")
+            seen.append("nothing" if newest is None else "whole")
         except NothingUsable:
-            seen.add("refused")
-        if not died:
-            break
-    assert seen >= {"refused", "whole"}
+            seen.append("refused")
+
+    deaths = at_every_point(
+        lambda: open_new(kind, tmp_path, s3), lambda store: saved_all_the_same(store, 1), look
+    )
+    after_death, after_a_second_try = seen[:-1:2], seen[1::2]
+    assert deaths == len(after_death) >= 16
+    assert set(after_a_second_try) == {"whole"}
+    assert sorted(set(after_death)) == ["nothing", "refused", "whole"]
+    assert after_death == sorted(after_death, key=["nothing", "refused", "whole"].index)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", BOTH)
 def test_a_copy_that_dies_anywhere_goes_on_where_it_was_and_leaves_both_stores_sound(kind, tmp_path, s3):
-    here, there = open_new(kind, tmp_path, s3), open_new("folder", tmp_path, s3)
-    save(there, 1)
+    here = open_new("folder", tmp_path, s3)
     source = save(here, 7)
+    moved = []
 
-    def look():
-        assert set(sound(there)) in ({1}, {1, 7})
+    def make():
+        there = open_new(kind, tmp_path, s3)
+        save(there, 1)
+        return there
+
+    def act(there):
+        moved.append(0)
+        assert here.copy(source, there) == source
+
+    def look(there):
+        assert sound(there) in ([1], [1, 7])
         assert again(there, s3).newest_verified(deep=True) is not None
         assert sound(here) == [7]
+        assert len({path.split("/")[1] for path in there.place.files("ckpt") if "/7-" in path}) <= 1
 
-    deaths = dies_at_every_step(there, lambda mortal: here.copy(source, mortal), look)
-    assert deaths >= 5
-    assert again(there, s3).newest_verified(deep=True) == source
-    assert there.manifest(source) == here.manifest(source)
+    deaths = at_every_point(make, act, look)
+    assert deaths >= 12
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", BOTH)
 def test_pruning_that_dies_anywhere_never_takes_the_newest_and_is_ended_by_the_next(kind, tmp_path, s3):
-    store = open_new(kind, tmp_path, s3)
-    for step in range(1, 5):
-        save(store, step, final=step == 2)
+    def make():
+        store = open_new(kind, tmp_path, s3)
+        for step in (1, 2, 3) if kind == "folder" else (2, 3):
+            save(store, step, final=step == 2 and kind == "folder")
+        return store
 
-    def look():
+    def look(store):
         steps = sound(store)
-        assert steps[-1] == 4
-        assert 2 in steps
-        assert again(store, s3).newest_verified(deep=True).step == 4
+        assert steps[-1] == 3
+        assert 2 in steps or kind == "s3"
+        assert again(store, s3).newest_verified(deep=True).step == 3
 
-    deaths = dies_at_every_step(store, lambda mortal: mortal.prune(Keep(last=1)), look)
-    assert deaths >= 8
-    assert sound(store) == [2, 4]
-    left = {path.split("/")[1] for path in store.place.files("ckpt")}
-    assert left == {"2-1", "4-1"}, "nothing half pruned is left"
+    def act(store):
+        store.prune(Keep(last=1))
+        left = {path.split("/")[1] for path in store.place.files("ckpt")}
+        kept = {"2-1", "3-1"} if kind == "folder" else {"3-1"}
+        assert left == kept, "nothing half pruned is left"
+
+    deaths = at_every_point(make, act, look)
+    assert deaths >= 16
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", BOTH)
 def test_a_new_attempt_that_dies_while_it_takes_over_takes_over_the_second_time(kind, tmp_path, s3):
-    store = open_new(kind, tmp_path, s3)
-    first = save(store, 3)
-    dies_at_every_step(
-        store, lambda mortal: mortal.take_over(2, first), lambda: again(store, s3).newest_verified(deep=True)
-    )
-    assert save(store, 4, attempt=2).step == 4
+    def make():
+        store = open_new(kind, tmp_path, s3)
+        save(store, 3)
+        return store
+
+    def act(store):
+        store.take_over(2, store.newest_verified())
+        with pytest.raises(Fenced):
+            store.begin(4, 1)
+
+    deaths = at_every_point(make, act, lambda store: sound(store) == [3])
+    assert deaths >= 1
 
 
 def test_a_disk_that_is_full_at_any_step_is_told_of_and_costs_no_older_checkpoint(tmp_path):
+    def make():
+        store = open_new("folder", tmp_path, None)
+        save(store, 1)
+        return store
+
+    def act(store):
+        with contextlib.suppress(AlreadyCommitted), store.begin(2, 1) as saving:
+            saving.add_bytes("model/a.bin", b"x" * 1000)
+            saving.commit(200)
+
+    def look(store):
+        assert sound(store) in ([1], [1, 2])
+
+    class Full(StoreFull):
+        """As a disk says it."""
+
+    deaths = at_every_point(make, act, look, Full)
+    assert deaths >= 8
+
+
+def test_a_save_that_found_no_room_takes_away_what_it_wrote(tmp_path):
     store = open_new("folder", tmp_path, None)
     save(store, 1)
-    place, refused = store.place, 0
-    for at in range(1, 12):
-        store.place = Mortal(place, at, after=False, wrong=StoreFull("no room to write"))
-        try:
-            save(store, 2)
-            break
-        except StoreFull:
-            refused += 1
-        except AlreadyCommitted:
-            break
-        finally:
-            store.place = place
-        assert sound(store) == [1]
-    assert refused >= 4
-    assert sound(store) == [1, 2]
+    before = store.place.files("")
+    place = store.place
+    store.place = Mortal(place, 8, StoreFull("no room"))
+
+    def saved() -> None:
+        with store.begin(2, 1) as saving:
+            for name in ("a.bin", "b.bin", "c.bin"):
+                saving.add_bytes(name, b"x" * 1000)
+
+    with pytest.raises(StoreFull):
+        saved()
+    store.place = place
+    assert store.place.files("") == before
 
 
 SAVER = """

@@ -7,6 +7,7 @@ from tenure.checkpoints.store import Store
 from tenure.checkpoints.words import (
     AlreadyCommitted,
     Checkpoint,
+    ClockOff,
     Fenced,
     File,
     Incomplete,
@@ -20,6 +21,7 @@ from tenure.checkpoints.words import (
 __all__ = [
     "AlreadyCommitted",
     "Checkpoint",
+    "ClockOff",
     "Fenced",
     "File",
     "Incomplete",

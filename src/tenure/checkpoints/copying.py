@@ -12,9 +12,9 @@ from hashlib import sha256 as hasher
 from pathlib import Path
 from typing import NamedTuple
 
-from tenure.checkpoints import fence, layout, saving, verifying
+from tenure.checkpoints import fence, saving, verifying
 from tenure.checkpoints.places import CHUNK, HALF, Place, Seen
-from tenure.checkpoints.words import Checkpoint, File, Incomplete, Manifest
+from tenure.checkpoints.words import AlreadyCommitted, Checkpoint, File, Incomplete, Manifest
 
 Progress = Callable[[int], None]  #: told how many bytes more are there
 
@@ -30,8 +30,9 @@ class Way(NamedTuple):
 def way(here: Place, there: Place, checkpoint: Checkpoint, bytes_per_s: float | None = None) -> Way:
     """How far it is. Files that are there with their size are counted as there."""
     manifest = verifying.manifest_of(here, checkpoint)
-    present = there.files(checkpoint.path)
-    left = sum(file.bytes for file in manifest.files if not _same_size(present, checkpoint, file))
+    folder = saving.claim(there, *_try(checkpoint), make=False)
+    present = {} if folder is None else there.files(folder)
+    left = sum(file.bytes for file in manifest.files if not _same_size(present, folder, file))
     return Way(left, manifest.bytes, None if bytes_per_s is None else left / bytes_per_s)
 
 
@@ -40,41 +41,37 @@ def copy(here: Place, there: Place, checkpoint: Checkpoint, progress: Progress |
     Copy and commit it there. Raises Incomplete where the source is not sound; Fenced, AlreadyCommitted by
     what stands there. Repeated, it ends as if it had been done once.
     """
-    manifest = verifying.manifest_of(here, checkpoint)
+    manifest, written = verifying.manifest_and_bytes(here, checkpoint)
     fence.check(there, manifest.attempt)
-    try:
-        made = layout.read_commit(
-            there.read(layout.committed_of(checkpoint.step)), layout.committed_of(checkpoint.step)
-        )
-    except FileNotFoundError:
-        made = None
-    if made == checkpoint and not verifying.against(there, made.path, manifest, deep=False):
+    made = saving.standing(there, checkpoint.step, deep=False)
+    if made is not None and made.manifest_sha256 == checkpoint.manifest_sha256:
         return made
-    present = there.files(checkpoint.path)
+    if made is not None:
+        raise AlreadyCommitted(f"step {made.step} is committed there already, by another save: {made.name}")
+    folder = saving.claim(there, *_try(checkpoint))
+    assert folder is not None
+    present = there.files(folder)
     for file in manifest.files:
-        if not _same_size(present, checkpoint, file):
-            _bring(here, there, checkpoint, file, progress)
+        if not _same_size(present, folder, file):
+            _bring(here, there, checkpoint, folder, file, progress)
         elif progress is not None:
             progress(file.bytes)
-    return _settle(here, there, checkpoint, manifest)
-
-
-def _settle(here: Place, there: Place, checkpoint: Checkpoint, manifest: Manifest) -> Checkpoint:
-    """Verify and commit; a file that was there already and is not the same is brought again, once."""
     try:
-        return saving.commit(there, manifest)
-    except Incomplete:
-        wrong = {
-            line.split(" ", 1)[0] for line in verifying.against(there, checkpoint.path, manifest, deep=True)
-        }
-        for file in manifest.files:
-            if file.name.split(" ", 1)[0] in wrong:
-                _bring(here, there, checkpoint, file, None)
-        return saving.commit(there, manifest)
+        return saving.commit(there, folder, manifest, written)
+    except Incomplete:  # a file that was there already and is not the same is brought again, once
+        for name in verifying.wrong_files(there, folder, manifest, deep=True):
+            file = next(file for file in manifest.files if file.name == name)
+            _bring(here, there, checkpoint, folder, file, None)
+        return saving.commit(there, folder, manifest, written)
 
 
-def _same_size(present: dict[str, Seen], checkpoint: Checkpoint, file: File) -> bool:
-    seen = present.get(f"{checkpoint.path}/{file.name}")
+def _try(checkpoint: Checkpoint) -> tuple[int, int, str]:
+    """Whose try a copy is: of all who copy the same bytes, so that one goes on where another was cut off."""
+    return checkpoint.step, checkpoint.attempt, checkpoint.manifest_sha256
+
+
+def _same_size(present: dict[str, Seen], folder: str | None, file: File) -> bool:
+    seen = present.get(f"{folder}/{file.name}")
     return seen is not None and seen.bytes == file.bytes
 
 
@@ -103,17 +100,17 @@ def download(
         os.replace(half, target)
 
 
-def _bring(here: Place, there: Place, checkpoint: Checkpoint, file: File, progress: Progress | None) -> None:
-    path = f"{checkpoint.path}/{file.name}"
-
+def _bring(
+    here: Place, there: Place, checkpoint: Checkpoint, folder: str, file: File, progress: Progress | None
+) -> None:
     def pieces() -> Iterator[bytes]:
-        with here.open(path) as source:
+        with here.open(f"{checkpoint.path}/{file.name}") as source:
             while piece := source.read(CHUNK):
                 yield piece
                 if progress is not None:
                     progress(len(piece))
 
     try:
-        there.stream(path, pieces())
+        there.stream(f"{folder}/{file.name}", pieces())
     except FileNotFoundError:
         raise Incomplete(f"{checkpoint.name}: {file.name} is missing") from None

@@ -7,12 +7,14 @@ of the older ones' commits were seen. Later ones are void, and a resume never fi
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 from typing import NamedTuple
 
 from tenure.checkpoints import layout
 from tenure.checkpoints.places import Place
-from tenure.checkpoints.words import Checkpoint, Fenced, Incomplete
+from tenure.checkpoints.words import Checkpoint, Fenced, StoreError
 
 
 class Fence(NamedTuple):
@@ -29,42 +31,46 @@ def fences(place: Place) -> list[Fence]:
         number = path.rsplit("/", 1)[-1]
         if not number.isdigit():
             continue
-        try:
-            told = json.loads(place.read(path))
-            step = told["step"]
-            found.append(Fence(int(number), None if step is None else int(step)))
-        except (ValueError, KeyError, TypeError):
-            raise Incomplete(f"{path} cannot be read: it is altered; a person must look") from None
-    return sorted(found)
+        found.append(_read(place, path, int(number)))
+    return sorted(found, key=lambda one: one.attempt)
+
+
+def _read(place: Place, path: str, attempt: int) -> Fence:
+    try:
+        step = json.loads(place.read(path))["step"]
+        return Fence(attempt, None if step is None else int(step))
+    except (ValueError, KeyError, TypeError):
+        return Fence(attempt, sys.maxsize)  # altered: it still keeps older attempts out, and voids nothing
 
 
 def raise_fence(place: Place, attempt: int, resumed: Checkpoint | None) -> Fence:
     """
-    Keep older attempts out. Repeated, it gives the fence as it was made. Fenced where a newer one stands.
+    Keep older attempts out. Repeated, it gives the fence as it was made. Fenced where a newer one stands;
+    StoreError where the store lets two make the same file, for then nobody can be kept out.
     """
     check(place, attempt)
     step = None if resumed is None else resumed.step
     path = f"{layout.FENCES}/{attempt}"
-    try:
-        place.create(path, json.dumps({"attempt": attempt, "step": step}).encode())
-    except FileExistsError:
-        step = json.loads(place.read(path))["step"]
+    data = json.dumps({"attempt": attempt, "step": step}).encode()
+    with contextlib.suppress(FileExistsError):
+        place.create(path, data)
+        place.create(path, data)  # a store that takes it a second time keeps nobody out
+        raise StoreError(f"this store does not refuse to make {path} twice: it cannot tell who was first")
     check(place, attempt)
-    return Fence(attempt, step)
+    return _read(place, path, attempt)
 
 
 def check(place: Place, attempt: int) -> None:
     """Raises Fenced where a newer attempt has taken over."""
-    newest = max(
-        (
-            int(path.rsplit("/", 1)[-1])
-            for path in place.files(layout.FENCES)
-            if path.rsplit("/", 1)[-1].isdigit()
-        ),
-        default=attempt,
-    )
-    if newest > attempt:
+    newest = standing(place)
+    if newest is not None and newest > attempt:
         raise Fenced(f"attempt {newest} has taken over: attempt {attempt} may not commit any more")
+
+
+def standing(place: Place) -> int | None:
+    """The newest attempt that has made its fence; None before the first."""
+    names = [path.rsplit("/", 1)[-1] for path in place.files(layout.FENCES)]
+    return max((int(name) for name in names if name.isdigit()), default=None)
 
 
 def void(standing: list[Fence], commit: Checkpoint) -> bool:

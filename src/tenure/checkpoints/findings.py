@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from typing import NamedTuple
 
@@ -17,7 +18,6 @@ WHOLE = (
 PARTIAL = "partial"  #: never committed, and not all there: being written, or cut off
 GOING = "going"  #: half pruned
 UNREADABLE = "unreadable"  #: its commit is damaged
-MARK = "PRUNED"  #: a file in a save's folder: it is being pruned, what is left of it may go
 
 
 class Found(NamedTuple):
@@ -25,36 +25,42 @@ class Found(NamedTuple):
 
     step: int
     attempt: int
+    name: str  #: step-attempt, and which try again: the name of its folder
     state: str
     bytes: int  #: of all its files, as listed
     newest_at: float  #: when the last of its files was written, by the store's clock; 0 where it has none
     committed: Checkpoint | None
     paths: tuple[str, ...]  #: all its files
 
-    @property
-    def name(self) -> str:
-        """As people say it: step-attempt."""
-        return f"{self.step}-{self.attempt}"
-
 
 def found(place: Place) -> list[Found]:
     """Everything, by step and attempt. Files that do not look like a save's are left out, and alone."""
-    saves: dict[tuple[int, int], dict[str, Seen]] = defaultdict(dict)
+    saves: dict[str, dict[str, Seen]] = defaultdict(dict)
     for path, seen in place.files(layout.SAVES).items():
         parts = path.split("/")
-        named = layout.SAVE.fullmatch(parts[1]) if len(parts) > 2 else None
-        if named:
-            saves[int(named[1]), int(named[2])][path] = seen
+        if len(parts) > 2 and layout.SAVE.fullmatch(parts[1]):
+            saves[parts[1]][path] = seen
     commits, damaged = _commits(place)
     for one in commits.values():
-        saves.setdefault((one.step, one.attempt), {})
+        saves.setdefault(one.name, {})
     standing = fence.fences(place)
-    everything = [
-        _one(place, step, attempt, files, commits.get(step), standing)
-        for (step, attempt), files in saves.items()
-    ]
-    everything += [Found(step, 0, UNREADABLE, 0, 0.0, None, ()) for step in damaged]
-    return sorted(everything, key=lambda one: (one.step, one.attempt))
+    everything = [_one(place, name, files, commits, standing) for name, files in saves.items()]
+    everything += [Found(step, 0, str(step), UNREADABLE, 0, 0.0, None, ()) for step in damaged]
+    return sorted(everything, key=lambda one: (one.step, one.attempt, one.name))
+
+
+def only_begun(place: Place, one: Found) -> bool:
+    """Whether it was begun here and cut off before it was whole, and so can be nobody's checkpoint.
+
+    What was brought by other means is another matter: the rest of it may be where it came from.
+    """
+    folder = f"{layout.SAVES}/{one.name}"
+    if one.state != PARTIAL or f"{folder}/{layout.MANIFEST}" in one.paths:
+        return False
+    try:
+        return bool(json.loads(place.read(f"{folder}/{layout.WRITER}")).get("where") == place.where)
+    except (FileNotFoundError, ValueError, AttributeError):
+        return False
 
 
 def _commits(place: Place) -> tuple[dict[int, Checkpoint], list[int]]:
@@ -79,23 +85,25 @@ def _commits(place: Place) -> tuple[dict[int, Checkpoint], list[int]]:
 
 def _one(
     place: Place,
-    step: int,
-    attempt: int,
+    name: str,
     files: dict[str, Seen],
-    commit: Checkpoint | None,
+    commits: dict[int, Checkpoint],
     standing: list[fence.Fence],
 ) -> Found:
-    folder = layout.save_of(step, attempt)
-    ours = commit if commit is not None and commit.attempt == attempt else None
+    folder = f"{layout.SAVES}/{name}"
+    step, attempt = (int(number) for number in name.split(".")[0].split("-"))
+    commit = commits.get(step)
+    ours = commit if commit is not None and commit.path == folder else None
     if ours is not None:
         state = VOID if fence.void(standing, ours) else COMMITTED
-    elif f"{folder}/{MARK}" in files:
+    elif f"{folder}/{layout.MARK}" in files:
         state = GOING
     else:
         state = _uncommitted(place, folder, files)
     return Found(
         step,
         attempt,
+        name,
         state,
         sum(seen.bytes for seen in files.values()),
         max((seen.at for seen in files.values()), default=0.0),

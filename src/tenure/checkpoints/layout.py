@@ -1,6 +1,8 @@
 """Where does everything of a run lie in its store, and how is it written down?
 
-run/<id>/ckpt/<step>-<attempt>/…               the files of a save, however many writers
+run/<id>/ckpt/<step>-<attempt>/…               the files of a save, however many writers; where one was tried
+                                               before by the same attempt: <step>-<attempt>.1, .2, …
+run/<id>/ckpt/<step>-<attempt>/WRITER.json     made once, first: whose try the folder is
 run/<id>/ckpt/<step>-<attempt>/PART-<rank>.json    what one writer says it wrote
 run/<id>/ckpt/<step>-<attempt>/MANIFEST.json   all of it, written last
 run/<id>/COMMITTED/<step>                      made once, after all was verified; only this makes a checkpoint
@@ -17,9 +19,10 @@ from typing import Any
 
 from tenure.checkpoints.words import FORMAT, Checkpoint, File, Incomplete, Manifest, StoreError
 
-MANIFEST, PART = "MANIFEST.json", "PART-"
+MANIFEST, PART, WRITER = "MANIFEST.json", "PART-", "WRITER.json"
+MARK = "PRUNED"  #: in a save's folder: it is being pruned, what is left of it may go
 COMMITTED, FENCES, SAVES, LATEST = "COMMITTED", "FENCE", "ckpt", "LATEST"
-SAVE = re.compile(r"(\d+)-(\d+)")
+SAVE = re.compile(r"(\d+)-(\d+)(?:\.([1-9]\d*))?")  #: step, attempt, and which try again
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -35,14 +38,14 @@ def check_file(name: str) -> str:
     parts = name.split("/")
     if not name or name.startswith("/") or any(part in ("", ".", "..") for part in parts) or "\\" in name:
         raise ValueError(f"'{name}' is no name of a file within a checkpoint")
-    if len(parts) == 1 and (name == MANIFEST or name.startswith(PART)):
+    if len(parts) == 1 and (name in (MANIFEST, WRITER, MARK) or name.startswith(PART)):
         raise ValueError(f"'{name}' is the store's own")
     return name
 
 
-def save_of(step: int, attempt: int) -> str:
-    """Folder of a save, relative to the run's."""
-    return f"{SAVES}/{step}-{attempt}"
+def save_of(step: int, attempt: int, again: int = 0) -> str:
+    """Folder of a save, relative to the run's; `again`: how many tries of the same attempt came before."""
+    return f"{SAVES}/{step}-{attempt}" + (f".{again}" if again else "")
 
 
 def committed_of(step: int) -> str:
@@ -74,7 +77,7 @@ def read_manifest(data: bytes, where: str) -> Manifest:
         raise Incomplete(f"{where} is no manifest: {wrong!r}") from None
 
 
-def commit_bytes(manifest: Manifest, written: bytes) -> bytes:
+def commit_bytes(manifest: Manifest, written: bytes, folder: str) -> bytes:
     """What a commit says: enough to list a store without opening its manifests."""
     return json.dumps(
         {
@@ -86,6 +89,7 @@ def commit_bytes(manifest: Manifest, written: bytes) -> bytes:
             "files": len(manifest.files),
             "at": manifest.at,
             "final": manifest.final,
+            "save": folder.rsplit("/", 1)[-1],
             "manifest_sha256": sha256(written),
         },
         sort_keys=True,
@@ -97,6 +101,9 @@ def read_commit(data: bytes, where: str) -> Checkpoint:
     told = _json(data, where)
     try:
         step, attempt = int(told["step"]), int(told["attempt"])
+        named = SAVE.fullmatch(str(told["save"]))
+        if named is None or (int(named[1]), int(named[2])) != (step, attempt):
+            raise ValueError(told["save"])
         return Checkpoint(
             step=step,
             attempt=attempt,
@@ -105,7 +112,7 @@ def read_commit(data: bytes, where: str) -> Checkpoint:
             files=int(told["files"]),
             at=float(told["at"]),
             final=bool(told["final"]),
-            path=save_of(step, attempt),
+            path=save_of(step, attempt, int(named[3] or 0)),
             manifest_sha256=str(told["manifest_sha256"]),
         )
     except (KeyError, TypeError, ValueError) as wrong:

@@ -7,17 +7,24 @@ store a put on condition that nothing is there. No step rests on renaming folder
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import errno
+import fcntl
+import itertools
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256 as hasher
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
-from tenure.checkpoints.words import StoreError, StoreFull, StoreUnavailable
+from tenure.checkpoints.words import ClockOff, StoreError, StoreFull, StoreUnavailable
 
 CHUNK = 8 << 20  #: bytes read or written at once
+ONE_PUT = 64 << 20  #: bytes up to which an object is put in one piece
+FULL = {"QuotaExceeded", "XMinioStorageFull", "InsufficientCapacity", "InsufficientStorage", "StorageFull"}
+SKEWED = {"RequestTimeTooSkewed", "RequestExpired", "RequestInTheFuture"}
 HALF = ".half-"  #: what a name begins with while it is being written on a local disk
 
 
@@ -31,6 +38,11 @@ class Seen(NamedTuple):
 class Place(Protocol):
     """A folder for one run. Paths are relative, with forward slashes. All raise StoreUnavailable."""
 
+    @property
+    def where(self) -> str:
+        """Its name, the same for all who open it by the same URL."""
+        ...
+
     def create(self, path: str, data: bytes) -> None:
         """Make it with this content, once. FileExistsError where it is there already."""
         ...
@@ -39,8 +51,16 @@ class Place(Protocol):
         """Put it there whole, over whatever was there."""
         ...
 
+    def swap(self, path: str, seen: bytes, data: bytes) -> bool:
+        """Put it there over `seen`, and over nothing else: False where something else is there by now."""
+        ...
+
     def stream(self, path: str, chunks: Iterator[bytes]) -> None:
         """As `write`, of more than fits in memory."""
+        ...
+
+    def sha256(self, path: str) -> str | None:
+        """The hash of the whole file as the store itself keeps it; None where it keeps none."""
         ...
 
     def read(self, path: str) -> bytes:
@@ -80,14 +100,30 @@ def told(what: str) -> Iterator[None]:
         yield
     except (FileExistsError, FileNotFoundError, StoreError):
         raise
-    except OSError as wrong:
-        if wrong.errno in (errno.ENOSPC, errno.EDQUOT):
+    except Exception as wrong:  # each client library has errors of its own; none may be taken for done
+        code = _code(wrong)
+        number = wrong.errno if isinstance(wrong, OSError) else None
+        if number in (errno.ENOSPC, errno.EDQUOT) or code in FULL:
             raise StoreFull(f"no room to {what}: {wrong}") from wrong
-        raise StoreUnavailable(f"could not {what}: {wrong}") from wrong
-    except (
-        Exception
-    ) as wrong:  # each client library has errors of its own; none of them may be taken for done
-        raise StoreUnavailable(f"could not {what}: {type(wrong).__name__}: {wrong}") from wrong
+        if code in SKEWED:
+            raise ClockOff(
+                f"could not {what}: the clock of this machine and the store's are too far apart ({code}); "
+                "set the clock and try again"
+            ) from wrong
+        said = str(wrong) if isinstance(wrong, OSError) and str(wrong) else f"{type(wrong).__name__}: {wrong}"
+        raise StoreUnavailable(f"could not {what}: {said}") from wrong
+
+
+def _code(wrong: BaseException | None) -> str:
+    """What an object store called it, wherever the client library has wrapped it."""
+    for _ in range(10):
+        if wrong is None:
+            break
+        answer = getattr(wrong, "response", None)
+        if isinstance(answer, Mapping):
+            return str(answer.get("Error", {}).get("Code", ""))
+        wrong = wrong.__cause__ or wrong.__context__
+    return ""
 
 
 class Folder:
@@ -95,6 +131,7 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.where = str(root.absolute())
 
     def create(self, path: str, data: bytes) -> None:
         """A finished file gets its name by a link, which fails where the name is taken."""
@@ -104,9 +141,26 @@ class Folder:
         """A finished file takes the name over."""
         self._put(path, iter([data]), os.replace)
 
+    def swap(self, path: str, seen: bytes, data: bytes) -> bool:
+        """Under a lock that all who swap here take."""
+        lock = self.root / f"{HALF}lock"
+        with told(f"lock {lock}"), lock.open("wb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            try:
+                if self.read(path) != seen:
+                    return False
+            except FileNotFoundError:
+                return False
+            self.write(path, data)
+        return True
+
     def stream(self, path: str, chunks: Iterator[bytes]) -> None:
         """As `write`."""
         self._put(path, chunks, os.replace)
+
+    def sha256(self, path: str) -> str | None:
+        """A disk keeps none."""
+        return None
 
     def _put(self, path: str, chunks: Iterator[bytes], name: Callable[[Path, Path], None]) -> None:
         target = self.root / path
@@ -198,23 +252,67 @@ class Objects:
         except ValueError as unknown:
             raise StoreError(f"{url}: {unknown}") from None
         self.root = self.root.rstrip("/")
+        self.where = f"{scheme}://{self.root}"
+        self._s3 = scheme in ("s3", "s3a")
 
     def _at(self, path: str) -> str:
         return f"{self.root}/{path}" if path else self.root
 
     def create(self, path: str, data: bytes) -> None:
         """A put on condition that nothing is there."""
-        with told(f"write {self._at(path)}"):
+        with told(f"write {self._at(path)}"), _there():
             self.fs.pipe_file(self._at(path), data, mode="create")
 
     def write(self, path: str, data: bytes) -> None:
         """One put."""
-        with told(f"write {self._at(path)}"):
+        with told(f"write {self._at(path)}"), _there():
             self.fs.pipe_file(self._at(path), data)
 
+    def swap(self, path: str, seen: bytes, data: bytes) -> bool:
+        """
+        A put on condition that what is there is what was read (S3's If-Match).
+
+        Other object stores are not asked to: between the look and the put somebody else may get in.
+        """
+        at = self._at(path)
+        with told(f"write {at}"):
+            try:
+                tag = self.fs.info(at).get("ETag") if self._s3 else None
+                if self.fs.cat_file(at) != seen:
+                    return False
+                self.fs.pipe_file(at, data, **({"IfMatch": tag} if tag else {}))
+            except FileNotFoundError:
+                return False
+            except OSError as wrong:
+                if _code(wrong) in ("PreconditionFailed", "ConditionalRequestConflict"):
+                    return False
+                raise
+        return True
+
+    def sha256(self, path: str) -> str | None:
+        """S3 keeps that of a file that was put in one piece."""
+        if not self._s3:
+            return None
+        with told(f"read {self._at(path)}"):
+            bucket, key, _ = self.fs.split_path(self._at(path))
+            head = self.fs.call_s3("head_object", Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+        kept = head.get("ChecksumSHA256", "")
+        return base64.b64decode(kept).hex() if kept and "-" not in kept else None
+
     def stream(self, path: str, chunks: Iterator[bytes]) -> None:
-        """A put in parts: nothing is there until the last of them is."""
-        with told(f"write {self._at(path)}"):
+        """What is small in one put, with its hash; the rest in parts: nothing is there until the last is."""
+        chunks = iter(chunks)
+        first = list(itertools.islice(chunks, 2))
+        if len(first) < 2 and sum(map(len, first)) <= ONE_PUT:
+            data = b"".join(first)
+            extra = {"ChecksumSHA256": base64.b64encode(hasher(data).digest()).decode()} if self._s3 else {}
+            with told(f"write {self._at(path)}"), _there():
+                self.fs.pipe_file(self._at(path), data, **extra)
+            return
+        self._parts(path, itertools.chain(first, chunks))
+
+    def _parts(self, path: str, chunks: Iterator[bytes]) -> None:
+        with told(f"write {self._at(path)}"), _there():
             file = self.fs.open(self._at(path), "wb", block_size=CHUNK, autocommit=False)
             try:
                 for chunk in chunks:
@@ -259,6 +357,15 @@ class Objects:
             if gone:
                 with contextlib.suppress(FileNotFoundError):
                     self.fs.rm(gone)
+
+
+@contextlib.contextmanager
+def _there() -> Iterator[None]:
+    """Nothing of a file that is written can be missing but its bucket."""
+    try:
+        yield
+    except FileNotFoundError as missing:
+        raise StoreUnavailable(f"there is no such bucket: {missing}") from missing
 
 
 def _epoch(info: Mapping[str, Any]) -> float:

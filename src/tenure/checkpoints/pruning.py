@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tenure.checkpoints import layout
 from tenure.checkpoints.findings import COMMITTED as COUNTS
-from tenure.checkpoints.findings import GOING, MARK, PARTIAL, VOID, Found, found
+from tenure.checkpoints.findings import GOING, PARTIAL, VOID, WHOLE, Found, found
 from tenure.checkpoints.places import Place
 from tenure.checkpoints.retention import Keep, Verdict, judge
 from tenure.checkpoints.words import Checkpoint, NothingUsable
@@ -66,10 +66,11 @@ def prune(
         )
     verdicts = judge(sound, unsound, keep, set(reading) | readers(place, now))
     going = {verdict.checkpoint.name for verdict in verdicts if not verdict.kept}
+    newest = max((one.step for one in sound), default=-1)
     cut_off = [
         one
         for one in everything
-        if one.state == GOING or (one.state in (PARTIAL, VOID) and now - one.newest_at > keep.grace_s)
+        if one.state == GOING or (_left_over(one, newest) and now - one.newest_at > keep.grace_s)
     ]
     leaving = [one for one in everything if one.name in going] + cut_off
     if not dry:
@@ -84,13 +85,21 @@ def prune(
     )
 
 
+def _left_over(one: Found, newest: int) -> bool:
+    """What nobody will finish. Whole ones only where we wrote them and a good one is at least as far on."""
+    if one.state == WHOLE:
+        return one.step <= newest and any(path.endswith(f"/{layout.WRITER}") for path in one.paths)
+    return one.state in (PARTIAL, VOID) and bool(one.paths)
+
+
 def _let_go(place: Place, one: Found) -> None:
-    folder = layout.save_of(one.step, one.attempt)
-    mark = f"{folder}/{MARK}"
+    folder = f"{layout.SAVES}/{one.name}"
+    mark, writer = f"{folder}/{layout.MARK}", f"{folder}/{layout.WRITER}"
     place.write(mark, b"")
-    if one.committed is not None:
+    if one.state == COUNTS:  # a void one's is left: a newer attempt may be taking it over at this moment
         place.delete([layout.committed_of(one.step)])
-    place.delete([path for path in one.paths if path != mark])
+    place.delete([path for path in one.paths if path not in (mark, writer)])
+    place.delete([writer])  # from now on the name is free for another try
     place.delete([mark])
 
 

@@ -2,31 +2,38 @@
 
 Files first, each hashed on its way; then what each writer wrote (`PART-<rank>.json`); then MANIFEST.json;
 then everything is read back against it; and only then the commit, which is made once. Until that exists there
-is no checkpoint, so a save cut off anywhere leaves the older ones as they were. Each attempt writes to a
+is no checkpoint, so a save cut off anywhere leaves the older ones as they were. Each try writes to a
 folder of its own: nobody overwrites what another reads.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import socket
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256 as hasher
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from tenure.checkpoints import fence, layout, verifying
 from tenure.checkpoints.places import CHUNK, Place
 from tenure.checkpoints.words import (
     AlreadyCommitted,
     Checkpoint,
+    Fenced,
     File,
     Incomplete,
     Manifest,
     StoreError,
+    StoreFull,
+    StoreUnavailable,
 )
 
 
@@ -49,10 +56,44 @@ class Saving:
         if step < 0 or attempt < 0 or not 0 <= rank < writers:
             raise ValueError(f"no save of step {step}, attempt {attempt} by writer {rank} of {writers}")
         self.run, self.step, self.attempt, self.rank, self.writers = run, step, attempt, rank, writers
-        self.folder = layout.save_of(step, attempt)
-        self._place, self._token, self._now, self._wait = place, token, now, wait
+        self._place, self._now, self._wait = place, now, wait
+        self._token = token or ("" if writers > 1 else uuid.uuid4().hex)
+        self.folder = claim(place, step, attempt, self._token) or ""
         self._files: dict[str, File] = {}
+        self._begun: set[str] = set()
         self._told = False
+        self._manifest: Manifest | None = None
+
+    def __enter__(self) -> Self:
+        """`with store.begin(…) as saving:` gives up what fails within it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, wrong: BaseException | None, where: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """
+        Take away what this writer wrote, as far as the store can be reached: a full one has need of it.
+
+        What was sent to be committed without an answer is left: it may be a checkpoint.
+        """
+        if self._manifest is not None:
+            return
+        own = [layout.MANIFEST, layout.WRITER] if self.writers == 1 else []
+        names = [*sorted(self._begun), f"{layout.PART}{self.rank}.json", *own]
+        with contextlib.suppress(StoreUnavailable):
+            if not self._is_committed():
+                self._place.delete([f"{self.folder}/{name}" for name in names])
+
+    def _is_committed(self) -> bool:
+        path = layout.committed_of(self.step)
+        try:
+            return layout.read_commit(self._place.read(path), path).path == self.folder
+        except (FileNotFoundError, Incomplete):
+            return False
 
     def add_bytes(self, name: str, data: bytes) -> File:
         """A small file from memory."""
@@ -87,6 +128,7 @@ class Saving:
                 size += len(chunk)
                 yield chunk
 
+        self._begun.add(name)
         self._place.stream(f"{self.folder}/{name}", counted())
         self._files[name] = File(name, size, digest.hexdigest())
         return self._files[name]
@@ -121,13 +163,15 @@ class Saving:
         `read_back` every byte is read again and hashed; without it only sizes are compared.
         Raises Incomplete, Fenced, AlreadyCommitted, StoreUnavailable. May be repeated until it succeeds.
         """
+        if self._manifest is not None:  # repeated: the same bytes, so that it is the same commit
+            return self._committed(self._manifest, read_back)
         fence.check(self._place, self.attempt)
         if not self._told:
             self.done()
         files = self._all_files(patience_s)
         if not files:
             raise Incomplete(f"step {self.step} has no files")
-        manifest = Manifest(
+        self._manifest = Manifest(
             run=self.run,
             step=self.step,
             attempt=self.attempt,
@@ -142,7 +186,14 @@ class Saving:
             world=dict(world or {}),
             loader=dict(loader or {}),
         )
-        return commit(self._place, manifest, read_back=read_back)
+        return self._committed(self._manifest, read_back)
+
+    def _committed(self, manifest: Manifest, read_back: bool) -> Checkpoint:
+        try:
+            return commit(self._place, self.folder, manifest, read_back=read_back)
+        except (AlreadyCommitted, Fenced, Incomplete, StoreFull):
+            self._manifest = None  # certainly not committed: made anew where it is tried again
+            raise
 
     def _all_files(self, patience_s: float) -> list[File]:
         """What all writers wrote. Incomplete where one is not done in time."""
@@ -174,51 +225,124 @@ class Saving:
         return sorted(files)
 
 
-def commit(place: Place, manifest: Manifest, *, read_back: bool = True) -> Checkpoint:
-    """Write the manifest, hold every file against it, and commit. The end of every save and every copy."""
-    written = layout.manifest_bytes(manifest)
-    folder = layout.save_of(manifest.step, manifest.attempt)
+def claim(place: Place, step: int, attempt: int, token: str, *, make: bool = True) -> str | None:
+    """
+    The folder of a try of its own: whoever makes WRITER.json first has it, with all who share its token.
+
+    An earlier try of the same attempt may still be writing, so nobody ever writes where another does.
+    With `make` false nothing is made: None where the try has no folder yet.
+    """
+    for again in itertools.count():
+        folder = layout.save_of(step, attempt, again)
+        path = f"{folder}/{layout.WRITER}"
+        present = place.files(folder)
+        if not present:
+            if not make:
+                return None
+            with contextlib.suppress(FileExistsError):
+                place.create(path, json.dumps({"token": token, "where": place.where}).encode())
+            present = place.files(folder)
+        if f"{folder}/{layout.MARK}" not in present and _whose(place, path) == token:
+            return folder
+    raise AssertionError("unreachable")
+
+
+def _whose(place: Place, path: str) -> str | None:
+    try:
+        return str(json.loads(place.read(path))["token"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None  # of a copy by other means, or altered
+
+
+def commit(
+    place: Place, folder: str, manifest: Manifest, written: bytes | None = None, *, read_back: bool = True
+) -> Checkpoint:
+    """
+    Write the manifest, hold every file against it, and commit. The end of every save and every copy.
+
+    `written`: the manifest's bytes where they are given. Repeated with the same, it is done once.
+    """
+    written = layout.manifest_bytes(manifest) if written is None else written
+    data = layout.commit_bytes(manifest, written, folder)
+    path = layout.committed_of(manifest.step)
+    made = layout.read_commit(data, path)
+    with contextlib.suppress(FileNotFoundError, Incomplete):
+        stands = layout.read_commit(place.read(path), path)
+        if stands.path == folder:
+            return stands  # the answer to an earlier try was lost
     place.write(f"{folder}/{layout.MANIFEST}", written)
-    wrong = verifying.against(place, folder, manifest, deep=read_back)
+    wrong = verifying.against(place, folder, manifest, deep=read_back, trusting=True)
     if wrong:
         raise Incomplete(f"step {manifest.step}: " + "; ".join(wrong[:3]))
     fence.check(place, manifest.attempt)  # once more: verifying takes long
-    data = layout.commit_bytes(manifest, written)
-    path = layout.committed_of(manifest.step)
-    made = layout.read_commit(data, path)
-    try:
-        place.create(path, data)
-    except FileExistsError:
-        _ours(place, path, data, manifest)
+    while not _made(place, path, data, manifest):
+        pass
     point(place, made)
     return made
 
 
-def _ours(place: Place, path: str, data: bytes, manifest: Manifest) -> None:
-    """The commit is there already: by our own hand, where its answer was lost, or by another's."""
-    there = place.read(path)
+def _made(place: Place, path: str, data: bytes, manifest: Manifest) -> bool:
+    """Make the commit, once; False where what stood there has changed in between."""
+    try:
+        place.create(path, data)
+        return True
+    except FileExistsError:
+        pass
+    try:
+        there = place.read(path)
+    except FileNotFoundError:
+        return False  # it was pruned in between
     if there == data:
-        return
-    other = layout.read_commit(there, path)
-    if fence.void(
-        fence.fences(place), other
-    ):  # a stale attempt's, which does not count: the step is free again
-        place.write(path, data)
-        return
+        return True  # by our own hand: the answer was lost
+    other = _stands(place, there, path, deep=True)
+    if other is None:
+        return place.swap(path, there, data)
     raise AlreadyCommitted(
         f"step {manifest.step} was committed by attempt {other.attempt} already; nothing was changed"
     )
 
 
-def point(place: Place, newest: Checkpoint) -> None:
-    """Let LATEST name it, unless it names a newer one. A hint: a failure to write it changes nothing."""
+def standing(place: Place, step: int, *, deep: bool) -> Checkpoint | None:
+    """The checkpoint that holds a step; None where there is none."""
+    path = layout.committed_of(step)
     try:
-        named = json.loads(place.read(layout.LATEST))
-        if (named["attempt"], named["step"]) > (newest.attempt, newest.step):
-            return
+        return _stands(place, place.read(path), path, deep=deep)
     except FileNotFoundError:
-        pass
-    except (ValueError, KeyError, TypeError):
-        pass  # altered by somebody else: written anew
+        return None
+
+
+def _stands(place: Place, there: bytes, path: str, *, deep: bool) -> Checkpoint | None:
+    """What a commit stands for; None where it is a stale attempt's or not whole: then the step is free."""
+    try:
+        other = layout.read_commit(there, path)
+        if fence.void(fence.fences(place), other):
+            return None
+        manifest = verifying.manifest_of(place, other)
+    except Incomplete:
+        return None
+    return None if verifying.against(place, other.path, manifest, deep=deep) else other
+
+
+def point(place: Place, newest: Checkpoint) -> None:
+    """Let LATEST name it, unless it names a newer one. A hint: unwritten, nothing is lost."""
     told = {"step": newest.step, "attempt": newest.attempt, "path": newest.path, "tokens": newest.tokens}
-    place.write(layout.LATEST, json.dumps(told, sort_keys=True).encode())
+    data = json.dumps(told, sort_keys=True).encode()
+    with contextlib.suppress(StoreUnavailable):
+        for _ in range(10):
+            try:
+                named = place.read(layout.LATEST)
+            except FileNotFoundError:
+                with contextlib.suppress(FileExistsError):
+                    place.create(layout.LATEST, data)
+                    return
+                continue
+            if _newer(named, newest) or place.swap(layout.LATEST, named, data):
+                return
+
+
+def _newer(named: bytes, than: Checkpoint) -> bool:
+    try:
+        told = json.loads(named)
+        return (int(told["attempt"]), int(told["step"])) >= (than.attempt, than.step)
+    except (ValueError, KeyError, TypeError):
+        return False  # altered by somebody else: written anew

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from tenure.checkpoints import copying, fence, findings, layout, pruning, retention, verifying
+from tenure.checkpoints import copying, fence, findings, layout, pruning, retention, saving, verifying
 from tenure.checkpoints.places import Place, open_place
-from tenure.checkpoints.saving import Saving, commit
+from tenure.checkpoints.saving import Saving
 from tenure.checkpoints.words import (
     AlreadyCommitted,
     Checkpoint,
@@ -52,23 +52,29 @@ class Store:
         such as the launcher's run id and its count of restarts. Fenced, AlreadyCommitted.
         """
         fence.check(self.place, attempt)
-        made = self._commit_of(step)
+        if rank == 0 and (fence.standing(self.place) or 0) < attempt:
+            # nobody said that this attempt takes over: it does so now, from what is committed by now
+            known = self.checkpoints()
+            fence.raise_fence(self.place, attempt, known[-1] if known else None)
+        made = saving.standing(self.place, step, deep=False)
         if made is not None and made.attempt == attempt:
             raise AlreadyCommitted(f"step {step} was committed by this attempt already")
         return Saving(
             self.place, self.run, step, attempt, rank=rank, writers=writers, token=token, now=self._now
         )
 
-    def adopt(self, step: int, attempt: int) -> Checkpoint:
+    def adopt(self, step: int, attempt: int, again: int = 0) -> Checkpoint:
         """Commit a save that is whole and never was: a copy by other means, or a writer that died."""
-        path = f"{layout.save_of(step, attempt)}/{layout.MANIFEST}"
+        folder = layout.save_of(step, attempt, again)
+        path = f"{folder}/{layout.MANIFEST}"
         try:
-            manifest = layout.read_manifest(self.place.read(path), path)
+            written = self.place.read(path)
         except FileNotFoundError:
             raise Incomplete(f"{step}-{attempt} has no manifest: it was never whole") from None
+        manifest = layout.read_manifest(written, path)
         if (manifest.step, manifest.attempt) != (step, attempt):
             raise Incomplete(f"{path} is of {manifest.step}-{manifest.attempt}")
-        return commit(self.place, manifest)
+        return saving.commit(self.place, folder, manifest, written)
 
     # --- reading -----------------------------------------------------------------------------------------
 
@@ -89,7 +95,8 @@ class Store:
         self, *, deep: bool = False, progress: verifying.Progress | None = None
     ) -> Checkpoint | None:
         """
-        What to resume from: the newest that verifies. None only where nothing was ever saved.
+        What to resume from: the newest that verifies. None only where nothing was ever saved, or nothing but
+        a first save was begun here and cut off.
 
         Sizes are compared, or (`deep`) every byte. Raises NothingUsable where the store holds something and
         none of it can be used: beginning at step 0 is then for a person to decide.
@@ -103,7 +110,7 @@ class Store:
             if not wrong:
                 return one.committed
             said.append(f"{one.committed.name}: {wrong[0]}")
-        if everything:
+        if not all(findings.only_begun(self.place, one) for one in everything):
             more = "; ".join(said[:3]) or "none was ever committed"
             raise NothingUsable(
                 f"{self.url} holds {len(everything)} saves of {self.run} and none can be used ({more}). "
@@ -168,10 +175,3 @@ class Store:
         return pruning.prune(
             self.place, lambda one: self.verify(one, deep=deep), keep, reading=reading, dry=dry
         )
-
-    def _commit_of(self, step: int) -> Checkpoint | None:
-        path = layout.committed_of(step)
-        try:
-            return layout.read_commit(self.place.read(path), path)
-        except FileNotFoundError:
-            return None

@@ -13,26 +13,53 @@ Progress = Callable[[int], None]  #: told how many bytes more were read
 
 
 def against(
-    place: Place, folder: str, manifest: Manifest, *, deep: bool, progress: Progress | None = None
+    place: Place,
+    folder: str,
+    manifest: Manifest,
+    *,
+    deep: bool,
+    trusting: bool = False,
+    progress: Progress | None = None,
 ) -> list[str]:
-    """What is wrong with the files of a save, one line each; sizes only, or (`deep`) every byte."""
+    """
+    What is wrong with the files of a save, one line each; sizes only, or (`deep`) every byte.
+
+    `trusting`: a hash that the store itself took of what it was sent is believed, and nothing read.
+    """
+    wrong = wrong_files(place, folder, manifest, deep=deep, trusting=trusting, progress=progress)
+    return list(wrong.values())
+
+
+def wrong_files(
+    place: Place,
+    folder: str,
+    manifest: Manifest,
+    *,
+    deep: bool,
+    trusting: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, str]:
+    """As `against`, by the file's name."""
     there = place.files(folder)
-    wrong = []
+    wrong: dict[str, str] = {}
     for file in manifest.files:
         path = f"{folder}/{file.name}"
         seen = there.get(path)
         if seen is None:
-            wrong.append(f"{file.name} is missing")
+            wrong[file.name] = f"{file.name} is missing"
         elif seen.bytes != file.bytes:
-            wrong.append(f"{file.name} has {seen.bytes} bytes, {file.bytes} were written")
-        elif deep and _digest(place, path, progress) != file.sha256:
-            wrong.append(f"{file.name} is altered: its hash is another")
+            wrong[file.name] = f"{file.name} has {seen.bytes} bytes, {file.bytes} were written"
+        elif deep and _digest(place, path, trusting, progress) != file.sha256:
+            wrong[file.name] = f"{file.name} is altered: its hash is another"
     return wrong
 
 
-def _digest(place: Place, path: str, progress: Progress | None) -> str:
+def _digest(place: Place, path: str, trusting: bool, progress: Progress | None) -> str:
     digest = hasher()
     try:
+        kept = place.sha256(path) if trusting else None
+        if kept is not None:
+            return kept
         with place.open(path) as file:
             while chunk := file.read(CHUNK):
                 digest.update(chunk)
@@ -45,6 +72,11 @@ def _digest(place: Place, path: str, progress: Progress | None) -> str:
 
 def manifest_of(place: Place, checkpoint: Checkpoint) -> Manifest:
     """The manifest that was committed. Incomplete where it is missing or not that one."""
+    return manifest_and_bytes(place, checkpoint)[0]
+
+
+def manifest_and_bytes(place: Place, checkpoint: Checkpoint) -> tuple[Manifest, bytes]:
+    """As `manifest_of`, and how it is written."""
     path = f"{checkpoint.path}/{layout.MANIFEST}"
     try:
         data = place.read(path)
@@ -52,4 +84,4 @@ def manifest_of(place: Place, checkpoint: Checkpoint) -> Manifest:
         raise Incomplete(f"{checkpoint.name}: MANIFEST.json is missing") from None
     if layout.sha256(data) != checkpoint.manifest_sha256:
         raise Incomplete(f"{checkpoint.name}: MANIFEST.json is not the one that was committed")
-    return layout.read_manifest(data, path)
+    return layout.read_manifest(data, path), data

@@ -2,7 +2,8 @@
 
 StoreError
 ├── StoreUnavailable   the store does not answer, or is full: ask again; what was committed stands
-│   └── StoreFull      there is no room left
+│   ├── StoreFull      there is no room left
+│   └── ClockOff       this machine's clock and the store's are too far apart: nothing is taken
 ├── Incomplete         files are missing, cut off or altered: this checkpoint is not to be used
 ├── Fenced             a newer attempt has taken over: what this one saved does not count
 ├── AlreadyCommitted   this step is committed already, by another save
@@ -27,6 +28,10 @@ class StoreUnavailable(StoreError):
 
 class StoreFull(StoreUnavailable):
     """There is no room left in the store."""
+
+
+class ClockOff(StoreUnavailable):
+    """This machine's clock and the store's are too far apart: nothing is taken until it is set right."""
 
 
 class Incomplete(StoreError):
@@ -94,5 +99,5 @@ class Checkpoint(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As people say it: step-attempt."""
-        return f"{self.step}-{self.attempt}"
+        """As people say it: step-attempt, and which try again where it was not the first."""
+        return self.path.rsplit("/", 1)[-1]
