@@ -21,6 +21,7 @@ from tenure.engines.protocol import (
     Enrol,
     Forget,
     Notice,
+    Order,
     OrderRefused,
     Seen,
     SeenArrival,
@@ -31,6 +32,7 @@ from tenure.engines.protocol import (
     Withdraw,
 )
 from tenure.engines.slurm import SlurmEngine, SlurmSettings
+from tenure.engines.slurm.programs import Programs
 from tenure.engines.slurm.shadow import ShadowSlurm
 
 pytestmark = pytest.mark.slow
@@ -883,6 +885,61 @@ def test_twenty_starts_cost_one_call_each_and_two_for_all_of_them(
     assert lab.engine.carry_out_many(orders) == [None] * 20
     calls = Counter(call.split()[0] if call.startswith("squeue") else call for call in asked)
     assert calls == {"squeue": 1, "scontrol update": 20, "scontrol release": 1}
+
+
+def test_twenty_stops_look_at_the_queue_once_and_each_is_noted_and_signalled(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [lab.submit("--gpus=1", script=IGNORES if n == 0 else TRAPS) for n in range(20)]
+    orders = [lab.order(job, {f"n{number:03d}": 1}) for number, job in enumerate(jobs, start=1)]
+    assert lab.engine.carry_out_many(orders) == [None] * 20
+    for job in jobs:
+        lab.ready(job)
+    asked: list[str] = []
+    ask = lab.engine.programs.ask
+
+    def counted(*argv: str, **how: Any) -> str:
+        asked.append(" ".join(argv[:2]).partition("=")[0])
+        return ask(*argv, **how)
+
+    monkeypatch.setattr(lab.engine.programs, "ask", counted)
+    stops: list[Order] = [Stop(lab.id("stop"), job, 1, 9, True, "a test") for job in jobs]
+    twice = Stop(lab.id("stop"), jobs[0], 1, 5, False, "once more")
+    assert lab.engine.carry_out_many([*stops, twice]) == [None] * 21
+    calls = Counter("squeue" if call.startswith("squeue") else call for call in asked)
+    del calls["scontrol show"]  # KillWait, once for good
+    # the one told twice is looked up anew, and has its signal already
+    assert calls == {"squeue": 2, "scontrol update": 2 * 20 + 1, "scancel --signal": 20}
+    for job in jobs:
+        assert lab.until_ended(job).told
+    again = [lab.arrival(job) is not None for job in jobs]
+    assert again == [False] + [True] * 19  # the later word: not queued again
+
+
+def test_of_many_orders_none_is_tried_after_one_that_got_no_answer(lab: Lab) -> None:
+    asked: list[str] = []
+
+    class Hanging(Programs):
+        def ask(self, *argv: str, text: str | None = None, timeout_s: float | None = None) -> str:
+            asked.append(argv[0])
+            if argv[:2] == ("scontrol", "update"):
+                raise EngineUnavailable("scontrol did not answer")
+            return lab.engine.programs.ask(*argv, text=text, timeout_s=timeout_s)
+
+    jobs = [lab.submit("--gpus=1") for _ in range(5)]
+    engine = lab.another()
+    engine.programs = Hanging()
+    orders = [lab.order(job, {f"n{number:03d}": 1}) for number, job in enumerate(jobs, start=1)]
+    answers = engine.carry_out_many(orders)
+    assert [type(answer) for answer in answers] == [EngineUnavailable] * 5
+    assert asked.count("scontrol") == 1
+    assert lab.engine.carry_out_many(orders) == [None] * 5
+    for job in jobs:
+        lab.until(job, 1, lambda one: one.started is not None)
+    asked.clear()
+    stops: list[Order] = [Stop(lab.id("stop"), job, 1, 4, True, "a test") for job in jobs]
+    assert [type(answer) for answer in engine.carry_out_many(stops)] == [EngineUnavailable] * 5
+    assert asked.count("scontrol") == 1
 
 
 def test_a_change_wakes_who_waits_for_one(lab: Lab) -> None:

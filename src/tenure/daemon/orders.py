@@ -27,7 +27,8 @@ KINDS: dict[str, Callable[..., Order]] = {
     kind.__name__.lower(): kind for kind in (Start, Notice, Stop, Forget, Enrol, Withdraw, SetNode)
 }
 
-MOST_AT_ONCE = 100  #: starts given to an engine together
+MOST_AT_ONCE = 100  #: orders of one kind given to an engine together
+TOGETHER = ("start", "stop", "notice")
 Settled = tuple[str, str, str]  #: (id, state, detail), as the ledger takes it
 
 
@@ -154,10 +155,10 @@ class OpenOrders:
 
 
 def _one_go(rows: Sequence[OrderRow]) -> list[OrderRow]:
-    """The first, or as many starts as stand together: some engines take those at once."""
+    """The first, or as many of its kind as stand together: some engines take those at once."""
     run = [rows[0]]
-    while run[0].kind == "start" and len(run) < min(len(rows), MOST_AT_ONCE):
-        if rows[len(run)].kind != "start":
+    while run[0].kind in TOGETHER and len(run) < min(len(rows), MOST_AT_ONCE):
+        if rows[len(run)].kind != run[0].kind:
             break
         run.append(rows[len(run)])
     return run

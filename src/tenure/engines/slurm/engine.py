@@ -92,6 +92,7 @@ class SlurmEngine:
         self._vanished: dict[tuple[str, int], SeenAttempt] = {}
         self._forgotten: set[tuple[str, int]] = set()  #: ended, recorded, and still in Slurm's memory
         self._outputs: dict[str, tuple[str, str]] = {}  #: job → its output's path and its user
+        self._at_hand: dict[str, Job] | None = None  #: what ran when orders were begun to be carried out
         self._killwait_s: float | None = self.settings.killwait_s
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -168,12 +169,18 @@ class SlurmEngine:
                 raise refusal
 
     def carry_out_many(self, orders: Sequence[Order]) -> list[EngineError | None]:
-        """The same for several, starts released together: for each, None or why it was not carried out."""
+        """The same for several, starts released together: for each, None or why it was not carried out.
+
+        After one that got no answer no other is tried: each would wait as long.
+        """
         with self._lock:
+            self._at_hand = None
             results: dict[int, EngineError | None] = {}
             for place, order in enumerate(orders):
                 if not isinstance(order, Start):
                     results[place] = self._tried(self._one, order)
+                    if isinstance(silence := results[place], EngineUnavailable):
+                        return [results.get(place, silence) for place in range(len(orders))]
             starts = [(place, order) for place, order in enumerate(orders) if isinstance(order, Start)]
             results |= self._start(starts)
             return [results[place] for place in range(len(orders))]
@@ -212,6 +219,15 @@ class SlurmEngine:
             self.odd += odd
         return {job.id: job for job in jobs}
 
+    def _job(self, id_: str) -> Job | None:
+        """One that runs is looked up once for all orders of a call: the list of a long queue takes its time.
+        What waits may begin at any moment, and what an order has just changed is another: both are asked of
+        anew."""
+        if self._at_hand is None:
+            self._at_hand = {id_: job for id_, job in self._jobs().items() if job.state in LIVES}
+        found = self._at_hand.pop(id_, None)
+        return found if found is not None else self._jobs().get(id_)
+
     def _start(self, orders: Sequence[tuple[int, Start]]) -> dict[int, EngineError | None]:
         """Place each, then release all that are placed, a hundred a call."""
         if not orders:
@@ -236,6 +252,12 @@ class SlurmEngine:
                 results[place] = None
             except Failed as error:
                 results[place] = OrderRefused(str(error))
+            except EngineUnavailable as silence:  # what is placed is released when it is told again
+                placed_ones = set(release.values())
+                return {
+                    place: silence if place in placed_ones else results.get(place, silence)
+                    for place, _ in orders
+                }
             except EngineError as error:
                 results[place] = error
         # the instant of a requeue is known to the second only
@@ -284,7 +306,7 @@ class SlurmEngine:
         self.programs.ask("scontrol", "update", f"JobId={job.id}", *changes)
 
     def _stop(self, order: Stop) -> None:
-        job = self._jobs().get(order.job)
+        job = self._job(order.job)
         if job is None or job.state in OVER or attempt_of(job) != order.attempt:
             return  # it is over: nothing is left to stop
         at, note = self._skew.now(), job.note
@@ -384,7 +406,7 @@ class SlurmEngine:
         return self._killwait_s
 
     def _notice(self, order: Notice) -> None:
-        job = self._jobs().get(order.job)
+        job = self._job(order.job)
         if job is None or job.state != "RUNNING" or attempt_of(job) != order.attempt:
             return
         name = asked(job, self.settings, 0).notice or self.settings.notice_signal
