@@ -89,13 +89,20 @@ class Town:
     def settings(self, url: str = "", **more: Any) -> AwsSettings:
         subnets = {zone.name: zone.subnet_id for zone in self.world.zones.values()}
         told = {"image": "ami-1", "instance_type": KIND, "subnets": subnets, "gpus_per_node": {KIND: 8}}
-        told |= {"endpoint": url, "credentials": ("a", "b"), "read_timeout_s": 0.15, "read_attempts": 1}
+        told |= {"endpoint": url, "credentials": ("a", "b"), "read_timeout_s": 10.0, "read_attempts": 1}
         return AwsSettings("us-east-1", **{**told, **more})
 
     def aws(self, url: str = "", client: Any = None) -> Aws:
         if not url and client is None:
             client = Direct(self.world)
         return Aws(self.settings(url), self.clock, client)
+
+    def hasty(self, url: str) -> Aws:
+        """One that waits long for what it reads, and hardly at all for a purchase that hangs."""
+        aws, soon = self.aws(url), Aws(self.settings(url, read_timeout_s=0.15), self.clock)
+        aws._once, soon._once = soon._once, aws._once
+        soon.close()
+        return aws
 
     def offer(self, nodes: int = 32, hours: int = 48) -> Offer:
         return self.aws().offers(Ask(KIND, nodes, hours))[-1]  # some days ahead

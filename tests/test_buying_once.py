@@ -62,7 +62,7 @@ def cloud() -> Iterator[tuple[Server, Aws]]:
     """One server and one real client for all histories; the world behind it changes."""
     town = Town()
     with Server(town.world, hang_s=0.3) as server:
-        aws = town.aws(server.url)
+        aws = town.hasty(server.url)
         yield server, aws
         aws.close()
 
