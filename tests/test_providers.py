@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -25,6 +26,7 @@ from tenure.providers.manual import Manual
 from tenure.providers.opening import provider_of
 from tenure.providers.own import Own
 from tenure.providers.own_reserving import Held
+from tenure.providers.protections import Protections
 from tenure.providers.protocol import (
     FAILED,
     RUNNING,
@@ -339,6 +341,20 @@ def test_a_token_of_any_length_launches_once_and_is_told_back() -> None:
     assert len(town.world.alive()) == 1
 
 
+@pytest.mark.parametrize("kind", ["503", "drop", "503_after", "drop_after"])
+def test_a_launch_whose_answer_was_lost_is_repeated_and_launches_once(kind: str) -> None:
+    town = Town(faults=Faults({("RunInstances", 1): kind, ("RunInstances", 2): kind}))
+    with Server(town.world) as server:
+        aws = town.aws(server.url)
+        for _ in range(2):
+            with pytest.raises(Unclear):
+                aws.launch("t", 4, 4, None, TAGS)
+        made = aws.launch("t", 4, 4, None, TAGS)
+        assert {node.id for node in aws.nodes(TAG)} == {node.id for node in made}
+        aws.close()
+    assert len(town.world.alive()) == 4
+
+
 def test_a_machine_that_fails_the_clouds_own_checks_is_told_within_minutes() -> None:
     town = Town()
     with Server(town.world) as server:
@@ -499,6 +515,28 @@ def test_an_offer_of_ones_own_that_others_took_meanwhile_is_changed(tmp_path: Pa
         buy(book, own, plan_id, RULES, clock)
 
 
+class Queue:
+    """A server's queue as its client shows it."""
+
+    def __init__(self, *rows: tuple[str, str | None]) -> None:
+        self.jobs = [SimpleNamespace(name=name, protected_until=until) for name, until in rows]
+
+    def queue(self, state: str) -> Queue:
+        assert state == "running"
+        return self
+
+
+def test_the_window_of_a_lab_ends_with_the_protection_of_the_runs_own_job(tmp_path: Path) -> None:
+    clock = ChosenClock(NOW)
+    until = "2025-12-01T02:00:00Z"
+    queue = Queue(("run-10", "2025-12-02T00:00:00Z"), ("run-1-2", until), ("run-1-x", "2025-12-03T00:00:00Z"))
+    (window,) = Protections(queue, "run-1", 2, 600.0, tmp_path / "a", clock).windows()
+    assert window.end == datetime(2025, 12, 1, 2, tzinfo=UTC).timestamp()
+    (free,) = Protections(Queue(), "run-1", 2, 600.0, tmp_path / "b", clock).windows(["lab"])
+    assert (free.end, free.nodes) == (NOW + 600.0, 2)
+    assert Protections(queue, "run-1", 2, 600.0, tmp_path / "c", clock).windows(["another"]) == []
+
+
 # --- by the run's file ------------------------------------------------------------------------------
 
 
@@ -512,6 +550,7 @@ def test_an_offer_of_ones_own_that_others_took_meanwhile_is_changed(tmp_path: Pa
         ({"name": "aws", "region": "us-east-1", "instance_type": KIND, "regio": 1}, "regio"),
         ({"name": "own", "by": "slurm", "nodes": "n[1-"}, "names of nodes"),
         ({"name": "own", "by": "pbs", "nodes": "n1"}, "slurm"),
+        ({"name": "own", "by": "lab", "nodes": "n1"}, "the run's name"),
     ],
 )
 def test_a_provider_that_cannot_be_is_one_sentence(told: dict[str, Any], words: str, tmp_path: Path) -> None:

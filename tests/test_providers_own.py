@@ -80,7 +80,7 @@ def test_a_tenure_server_takes_nodes_out_of_service_for_a_run_and_protects_a_job
         assert (before.state, before.said) == (ACTIVE, "no job runs")
         assert before.end - time.time() == pytest.approx(600, abs=5)
         job = ann.submit(
-            account="language/olmo", gpus=8, min_runtime="20m", name="big-run", command=["sleep", "3600"]
+            account="language/olmo", gpus=8, min_runtime="20m", name="big-run-1", command=["sleep", "3600"]
         ).job
         wait_for("the job runs", lambda: ann.show(job).phase == "running")
         (now,) = guarded.windows(["lab"])

@@ -41,7 +41,10 @@ class Clock(Protocol):
 
 
 class Protections:
-    """The lab's one window for a run. `job`: the name of its jobs; `protect_s`: min_runtime of a new one."""
+    """The lab's one window for a run.
+
+    `job`: the run's name, which its jobs bear; `protect_s`: min_runtime of a new one.
+    """
 
     name = NAME
 
@@ -96,9 +99,14 @@ class Protections:
         ends = [
             datetime.fromisoformat(row.protected_until.replace("Z", "+00:00")).timestamp()
             for row in rows
-            if row.name == self._job and row.protected_until is not None
+            if self._is_ours(row.name) and row.protected_until is not None
         ]
         return max(ends, default=None)
+
+    def _is_ours(self, name: str) -> bool:
+        """`run-3`: the run's third attempt."""
+        run, dash, attempt = name.rpartition("-")
+        return name == self._job or (run == self._job and dash == "-" and attempt.isdigit())
 
     def extension_offers(self, window: Window, hours: int) -> Sequence[Offer]:
         """None."""

@@ -98,7 +98,7 @@ class ManualAccess(Checked):
 
 class OwnAccess(Checked):
     """`by`: `slurm` (scontrol reservations), `tenure` (reservations of the server at `url`), or `lab`: the
-    trainer is a job there (its name: `job`), and its protections of `protect` are the windows."""
+    trainer is a job there, `job` is the run's name, and protections of `protect` are the windows."""
 
     name: Literal["own"]
     by: Literal["slurm", "tenure", "lab"]
@@ -110,6 +110,12 @@ class OwnAccess(Checked):
     partition: str = ""
     url: str | None = None
     state: Text = "own-nodes.json"
+
+    @model_validator(mode="after")
+    def _job(self) -> OwnAccess:
+        if self.by == "lab" and not self.job:
+            raise ValueError("job: the run's name, where by is lab")
+        return self
 
 
 Access = AwsAccess | ManualAccess | OwnAccess
