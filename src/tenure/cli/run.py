@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tenure.cli import buying, options
+from tenure.cli import buying, carrying, options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,5 +45,5 @@ def forecast(
     results.give(planned.answer, say)
 
 
-for _bought in buying.COMMANDS:
-    app.command()(_bought)
+for _command in (*carrying.COMMANDS, *buying.COMMANDS):
+    app.command()(_command)

@@ -7,13 +7,16 @@ the whole gang where no window is left.
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from tenure.providers.protocol import ON_DEMAND, Window
 from tenure.runs.deciding import Deciding
 from tenure.runs.gang import Patience, asks_of_windows, held, hold_ends
 from tenure.runs.look import Gate, Launch, StartTrainer
-from tenure.runs.state import ASSEMBLING, DONE, PAUSED, RUNNING, STALLED, WAITING
+from tenure.runs.state import ASSEMBLING, DONE, FAILED, PAUSED, RUNNING, STALLED, WAITING
 
 SHORT_S = 600.0  #: a reservation that has too few nodes for so long is short
+CRASHES, LONGEST_WAIT_S = 3, 3600.0  #: attempts without a step in a row, until a pause is made
 SOON_S = 60.0  #: while nodes come or go, it is looked again after so long
 
 
@@ -171,12 +174,27 @@ def _on_demand(d: Deciding) -> None:
         _launch(d, missing, missing if not waiting and d.state.rounds == 0 else 1, "")
 
 
+def _crashes(d: Deciding) -> bool:
+    """A trainer that ends again and again before its first step is started ever more seldom."""
+    crashed = list(
+        takewhile(lambda one: one.end == FAILED and one.first_beat is None, reversed(d.state.attempts))
+    )
+    if len(crashed) < CRASHES:
+        return False
+    again = (crashed[0].ended or d.now) + min(LONGEST_WAIT_S, SOON_S * 2 ** len(crashed))
+    d.alarm("does not start", f"{len(crashed)} attempts in a row ended before their first step")
+    d.wake_at(again)
+    return d.now < again
+
+
 def _begin_when_up(d: Deciding) -> None:
     mine = held(d.alive())
     d.wake_at(d.now + SOON_S)
     if mine.broken or mine.stopping or mine.coming or d.unseen() or d.look.kept is None:
         if mine.broken:
             d.alarm("broken node", f"{', '.join(node.id for node in mine.broken)}: replaced")
+        return
+    if _crashes(d):
         return
     nodes = tuple(sorted(node.id for node in mine.ready))
     windows = tuple(sorted({node.window for node in mine.ready if node.market != ON_DEMAND and node.window}))

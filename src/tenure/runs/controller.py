@@ -36,9 +36,11 @@ from tenure.runs.outlook import outlook
 from tenure.runs.parts import Parts, PartSilent
 from tenure.runs.state import ASSEMBLING, DONE, RUNNING, State
 from tenure.runs.words import AlreadyRecorded
+from tenure.settings.errors import BadInput
 from tenure.settings.run_file import Run
 
 LEASE_S = 120.0
+SILENT = (ProviderError, BadInput)  #: a file that an operator is just writing is silence too
 MOST_TURNS = 12  #: in one step: what follows at once from what was done
 EXTENSION_DAYS = range(1, 8)
 VERIFY_AGAIN_S = 3600.0
@@ -199,13 +201,13 @@ class Controller:
             return []
         try:
             return self.parts.provider.windows(ids=self.state.bought)
-        except ProviderError:
+        except SILENT:
             return None
 
     def _nodes_of(self, tag: tuple[str, str]) -> Sequence[Node] | None:
         try:
             found = [node for node in self.parts.provider.nodes(tag) if node.state != GONE]
-        except ProviderError:
+        except SILENT:
             return None
         self._nodes = {node.id: node for node in found}
         return found

@@ -51,9 +51,12 @@ def outlook(
     seen = Seen(hours, state.failures, tokens)
     told: dict[str, Any] = {"hours": hours, "failures": state.failures, "tokens": tokens}
     try:
-        believed = believe(model, seen, daily_sd=run.file.daily_sd)
+        daily_sd = run.file.daily_sd
+        believed = believe(model, seen, daily_sd=model.speed.sd / 5 if daily_sd is None else daily_sd)
+        if believed.speed.mean <= 6 * believed.speed.sd or tokens <= 0:
+            raise ValueError("too little is trained to tell a speed")
         rest = remaining(model, believed)
-    except (ValueError, NeverEnds) as cannot:
+    except (ValueError, NeverEnds, ArithmeticError) as cannot:
         return {**told, "cannot": str(cannot), "extend": "", "warnings": [str(cannot)]}
     extensions = [Extension(one.length_s / DAY_S, float(one.fee), one.id) for one in offers]
     judged = choices(rest, left_s / DAY_S, mean_overrun(run.plan), extensions)

@@ -231,7 +231,7 @@ def draws_of(run: Run, asked: Asked) -> Draws:
     return Draws(
         asked.seed,
         speed,
-        daily_sd=run.file.daily_sd,
+        daily_sd=model.speed.sd / 5 if run.file.daily_sd is None else run.file.daily_sd,
         failures_per_node_day=model.rate.per_node_day if rate is None else rate,
         save_s=save,
         save_every_s=every,

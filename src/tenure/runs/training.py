@@ -99,13 +99,19 @@ def note_beats(d: Deciding, live: Attempt) -> None:
     beats = d.look.beats.values()
     if not beats:
         return
-    if live.first_beat is None and all(beat.step >= 0 and beat.state != STARTING_UP for beat in beats):
+    if live.first_beat is None and has_stepped(d):
         d.event("attempt_stepped", {"attempt": live.number})
     save = max(beat.save_p99_s for beat in beats)
     step = max(beat.step_s for beat in beats)
     known = d.state.save_s or 0.0
     if save > known * 1.01 or step > d.state.step_s * 1.2:
         d.event("save_measured", {"save_s": max(save, known) or d.save_s, "step_s": step})
+
+
+def has_stepped(d: Deciding) -> bool:
+    """Whether every rank that speaks has left its start behind."""
+    beats = d.look.beats.values()
+    return bool(beats) and all(beat.step >= 0 and beat.state != STARTING_UP for beat in beats)
 
 
 def lost_nodes(d: Deciding, live: Attempt) -> list[str]:
@@ -123,7 +129,7 @@ def watch(d: Deciding, live: Attempt) -> bool:
     if unsafe:
         rungs = d.term()
         d.alarm("drain not taken up", "; ".join(unsafe[:4]), None if rungs is None else rungs.term)
-    if live.first_beat is None:
+    if live.first_beat is None and not has_stepped(d):
         began_by = live.started + d.run.file.gang.start_within
         d.wake_at(began_by)
         if d.now >= began_by:

@@ -16,10 +16,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import structlog
+
 from tenure.checkpoints.store import Store
 from tenure.checkpoints.words import StoreError
 from tenure.engines.clock import ChosenClock, Clock
 from tenure.ledger.opening import open_database
+from tenure.ledger.records import LedgerUnavailable
 from tenure.providers.opening import provider_of
 from tenure.runs import gauges
 from tenure.runs.alarms import Webhook
@@ -40,6 +43,10 @@ from tenure.settings.errors import BadInput
 from tenure.settings.run_file import Run, read_run_file
 
 LOCAL_NODE = "here"
+RECORD_RETRY_S = 5.0
+IN_MEMORY = "/dev/shm"  #: what a rehearsal writes is thrown away
+SELDOM_S = 3600.0  #: in a rehearsal nothing happens between two events, so it is looked no more often
+log = structlog.get_logger()
 
 
 class CannotCarry(Exception):
@@ -99,7 +106,12 @@ def _carry(
     seen = 0
     gauge = place.data / f"run-{run.file.run}.prom"
     while not stopping.wanted.is_set():
-        wake = controller.step()
+        try:
+            wake = controller.step()
+        except LedgerUnavailable as silent:
+            log.warning("the record does not answer", error=str(silent))
+            stopping.wait(RECORD_RETRY_S)
+            continue
         for event in controller.parts.book.after(seen):
             told(event)
             seen = event.number
@@ -231,9 +243,12 @@ def rehearsed(file: Path, asked: dict[str, Any], told: Callable[[float], None]) 
         asked.get("failures"),
         asked.get("speed"),
     )
-    with tempfile.TemporaryDirectory(prefix="tenure-rehearsal-") as name:
+    quick = IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="tenure-rehearsal-", dir=quick) as name:
         folder = Path(name)
-        changed = run.file.model_copy(update={"hook": "hook", "windows": []})
+        alarms = run.file.alarms.model_copy(update={"stall": 3 * SELDOM_S, "silent": 6 * SELDOM_S})
+        seldom = {"poll": max(run.file.poll, SELDOM_S), "alarms": alarms}
+        changed = run.file.model_copy(update={"hook": "hook", "windows": [], **seldom})
         stage = run.model_copy(update={"folder": folder, "file": changed})
         db = open_database(folder / "record.db")
         vault = StoreVault(Store(str(folder / "store"), run.file.run))

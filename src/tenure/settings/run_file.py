@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, model_validator
 
 from tenure.settings.errors import BadInput, Checked, checked
 from tenure.settings.plan_units import NotNegative, Part, Seconds, SomeSeconds
+from tenure.settings.preflight_file import PreflightFile
 from tenure.settings.units import Name, Text, instant, number, whole
 from tenure.settings.window_file import WindowFile, window_file_of
 from tenure.settings.yaml_file import read_yaml
@@ -76,7 +77,7 @@ class GangFile(Checked):
     pause: SomeSeconds = 7200.0
     spill: Count = 0
     success: Part = 0.95  #: of one node in one attempt, believed at first
-    start_within: SomeSeconds = 1800.0  #: an attempt without a heartbeat for so long has failed
+    start_within: SomeSeconds = 3600.0  #: an attempt without a heartbeat for so long has failed
 
 
 class AlarmsFile(Checked):
@@ -133,7 +134,8 @@ class RunFile(Checked):
     deadlines: DeadlinesFile = DeadlinesFile()
     gang: GangFile = GangFile()
     alarms: AlarmsFile = AlarmsFile()
-    daily_sd: NotNegative = 0.0
+    preflight: PreflightFile = PreflightFile()
+    daily_sd: NotNegative | None = None  #: None: a fifth of the sd of the plan's speed
     poll: SomeSeconds = 60.0
     start: Annotated[Any, BeforeValidator(lambda value: None if value is None else instant(value))] = None
 
