@@ -1,8 +1,8 @@
 """Is this gang fit to train? Its nodes' tools and an all-reduce, just before an attempt; slow nodes named.
 
-Asked as the run's file says under `preflight`. In the command, `{node}` is a node's address (it then runs for
-each) and `{nodes}` those of all that are measured, joined by commas: a gang that is too slow is measured again
-by halves, until the slow nodes are known. Only what fails stops a gang; what is unknown is told and let through.
+Asked as the run's file says under `preflight`. In the command, `{node}` is a node's address (it then runs
+for each) and `{nodes}` those of all that are measured, joined by commas: a gang that is too slow is measured
+again by halves, until the slow nodes are known. Only what fails stops a gang; what is unknown is told.
 """
 
 from __future__ import annotations

@@ -65,9 +65,10 @@ class Watcher:
 
         def run() -> None:
             while True:
+                last = self._end  # read before: what was set during a turn deserves one more
                 self.turn()
                 first.set()
-                if self._end:
+                if last:
                     return
                 self._wake.wait(self.times.look_s)
                 self._wake.clear()
