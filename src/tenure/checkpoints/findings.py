@@ -31,6 +31,7 @@ class Found(NamedTuple):
     newest_at: float  #: when the last of its files was written, by the store's clock; 0 where it has none
     committed: Checkpoint | None
     paths: tuple[str, ...]  #: all its files
+    ours: bool = False  #: never committed, and begun in this very place: nothing that was brought here
 
 
 def found(place: Place) -> list[Found]:
@@ -49,14 +50,17 @@ def found(place: Place) -> list[Found]:
     return sorted(everything, key=lambda one: (one.step, one.attempt, one.name))
 
 
-def only_begun(place: Place, one: Found) -> bool:
+def only_begun(one: Found) -> bool:
     """Whether it was begun here and cut off before it was whole, and so can be nobody's checkpoint.
 
     What was brought by other means is another matter: the rest of it may be where it came from.
     """
-    folder = f"{layout.SAVES}/{one.name}"
-    if one.state != PARTIAL or f"{folder}/{layout.MANIFEST}" in one.paths:
-        return False
+    return (
+        one.state == PARTIAL and one.ours and f"{layout.SAVES}/{one.name}/{layout.MANIFEST}" not in one.paths
+    )
+
+
+def _ours(place: Place, folder: str) -> bool:
     try:
         return bool(json.loads(place.read(f"{folder}/{layout.WRITER}")).get("where") == place.where)
     except (FileNotFoundError, ValueError, AttributeError):
@@ -109,6 +113,7 @@ def _one(
         max((seen.at for seen in files.values()), default=0.0),
         ours,
         tuple(sorted(files)),
+        state in (PARTIAL, WHOLE) and _ours(place, folder),
     )
 
 

@@ -2,7 +2,7 @@
 
 A folder is marked, its commit removed, then its files, its mark last: what is cut off between is either still
 a checkpoint or known to be going. Ages are told by the store's own clock, so a machine whose clock is wrong
-deletes nothing too soon. What is whole and was never committed, and what does not look like ours, is left.
+deletes nothing too soon. What was brought here by other means, and what does not look like ours, is left.
 """
 
 from __future__ import annotations
@@ -86,10 +86,10 @@ def prune(
 
 
 def _left_over(one: Found, newest: int) -> bool:
-    """What nobody will finish. Whole ones only where we wrote them and a good one is at least as far on."""
-    if one.state == WHOLE:
-        return one.step <= newest and any(path.endswith(f"/{layout.WRITER}") for path in one.paths)
-    return one.state in (PARTIAL, VOID) and bool(one.paths)
+    """What nobody will finish. What was brought by other means is left: nobody knows what it is worth."""
+    if one.state == VOID:
+        return bool(one.paths)
+    return one.ours and (one.state == PARTIAL or (one.state == WHOLE and one.step <= newest))
 
 
 def _let_go(place: Place, one: Found) -> None:

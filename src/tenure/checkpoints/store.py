@@ -92,14 +92,18 @@ class Store:
         return findings.found(self.place)
 
     def newest_verified(
-        self, *, deep: bool = False, progress: verifying.Progress | None = None
+        self,
+        *,
+        deep: bool = False,
+        from_nothing: bool = False,
+        progress: verifying.Progress | None = None,
     ) -> Checkpoint | None:
         """
         What to resume from: the newest that verifies. None only where nothing was ever saved, or nothing but
         a first save was begun here and cut off.
 
         Sizes are compared, or (`deep`) every byte. Raises NothingUsable where the store holds something and
-        none of it can be used: beginning at step 0 is then for a person to decide.
+        none of it can be used: beginning at step 0 is then for a person to decide, who says `from_nothing`.
         """
         everything = self.found()
         said = []
@@ -110,7 +114,7 @@ class Store:
             if not wrong:
                 return one.committed
             said.append(f"{one.committed.name}: {wrong[0]}")
-        if not all(findings.only_begun(self.place, one) for one in everything):
+        if not from_nothing and not all(findings.only_begun(one) for one in everything):
             more = "; ".join(said[:3]) or "none was ever committed"
             raise NothingUsable(
                 f"{self.url} holds {len(everything)} saves of {self.run} and none can be used ({more}). "

@@ -18,9 +18,9 @@ def save(
     import safetensors
     from safetensors.torch import save as packed
 
-    saving = store.begin(step, attempt)
-    saving.add_bytes(NAME, packed(dict(tensors)))
-    return saving.commit(tokens, framework=f"safetensors {safetensors.__version__}", **told)
+    with store.begin(step, attempt) as saving:
+        saving.add_bytes(NAME, packed(dict(tensors)))
+        return saving.commit(tokens, framework=f"safetensors {safetensors.__version__}", **told)
 
 
 def load(store: Store, checkpoint: Checkpoint) -> dict[str, Any]:

@@ -9,6 +9,7 @@ when `async_save` returns.
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 from tenure.checkpoints.saving import Saving
 from tenure.checkpoints.store import Store
-from tenure.checkpoints.words import Checkpoint, Incomplete
+from tenure.checkpoints.words import Checkpoint, Incomplete, StoreError
 
 METADATA = ".metadata"
 
@@ -35,14 +36,16 @@ def save(
     """
     Save on all ranks and commit; rank 0 is given the checkpoint, the others None once theirs is in the store.
 
-    `scratch`: a directory for the files on their way (on each machine, or shared). `token`: as `Store.begin`.
+    `scratch`: a directory for the files on their way (on each machine, or shared). `token`: as `Store.begin`;
+    without one the ranks agree on one.
     `told`: what else `Saving.commit` takes.
     """
     import torch.distributed.checkpoint as dcp
 
     saving, folder = _begun(store, step, attempt, scratch, token)
-    dcp.save(dict(state), checkpoint_id=folder)
-    return _ended(saving, folder, tokens, told)
+    with saving:
+        dcp.save(dict(state), checkpoint_id=folder)
+        return _ended(saving, folder, tokens, told)
 
 
 def save_async(
@@ -64,8 +67,9 @@ def save_async(
     worker = ThreadPoolExecutor(1, thread_name_prefix="tenure-save")
 
     def after() -> Checkpoint | None:
-        staged.result()
-        return _ended(saving, folder, tokens, told)
+        with saving:
+            staged.result()
+            return _ended(saving, folder, tokens, told)
 
     future = worker.submit(after)
     worker.shutdown(wait=False)
@@ -118,17 +122,34 @@ def _rank() -> tuple[int, int]:
 
 
 def _begun(store: Store, step: int, attempt: int, scratch: str, token: str) -> tuple[Saving, Path]:
-    rank, writers = _rank()
-    saving = store.begin(step, attempt, rank=rank, writers=writers, token=token)
+    writers = _rank()[1]
     folder = Path(scratch) / f"save-{step}-{attempt}"
-    if writers == 1 or rank == 0:
+    if writers == 1:
+        saving = store.begin(step, attempt, token=token)
         shutil.rmtree(folder, ignore_errors=True)  # of an earlier try
-    if writers > 1:
-        import torch.distributed as dist
-
-        dist.barrier()
+    else:
+        saving = _begun_together(store, step, attempt, token, folder)
     folder.mkdir(parents=True, exist_ok=True)
     return saving, folder
+
+
+def _begun_together(store: Store, step: int, attempt: int, token: str, folder: Path) -> Saving:
+    """Rank 0 first; where it may not, no rank does, and none waits for the others."""
+    import torch.distributed as dist
+
+    rank, writers = _rank()
+    saving, refused = None, None
+    told: list[Any] = [token or uuid.uuid4().hex, None]
+    if rank == 0:
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            saving = store.begin(step, attempt, writers=writers, token=told[0])
+        except StoreError as wrong:
+            refused, told[1] = wrong, wrong
+    dist.broadcast_object_list(told, src=0)
+    if told[1] is not None:
+        raise refused or told[1]
+    return saving or store.begin(step, attempt, rank=rank, writers=writers, token=told[0])
 
 
 def _ended(saving: Saving, folder: Path, tokens: int, told: dict[str, Any]) -> Checkpoint | None:

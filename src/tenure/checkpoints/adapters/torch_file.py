@@ -17,9 +17,9 @@ def save(store: Store, step: int, attempt: int, state: Any, tokens: int, **told:
 
     written = io.BytesIO()
     torch.save(state, written)
-    saving = store.begin(step, attempt)
-    saving.add_bytes(NAME, written.getvalue())
-    return saving.commit(tokens, framework=f"torch {torch.__version__}", **told)
+    with store.begin(step, attempt) as saving:
+        saving.add_bytes(NAME, written.getvalue())
+        return saving.commit(tokens, framework=f"torch {torch.__version__}", **told)
 
 
 def load(store: Store, checkpoint: Checkpoint, *, anything: bool = False) -> Any:
