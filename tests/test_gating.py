@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +79,16 @@ def test_what_is_unknown_is_told_and_lets_the_gang_through(tmp_path: Path) -> No
     assert gated.passed
     assert "cannot be run" in gated.text
     assert json.dumps(gated.text)
+
+
+def test_the_search_for_the_slow_node_ends_with_the_gates_time(tmp_path: Path) -> None:
+    (tmp_path / "bench.py").write_text("import time; time.sleep(1.2)" + BENCH)
+    command = [sys.executable, "bench.py", "10.0.0.5", "{nodes}", "{ranks}"]
+    told = {"all_reduce": {"command": command, "expected": 370, "ranks": 64}}
+    asked = gate_of(run_of(tmp_path, {"nodes": 8, "gpus_per_node": 8}, preflight=told), bound_s=4.0)
+    assert asked is not None
+    began = time.monotonic()
+    gated = asked(nodes(8), [])
+    assert (gated.passed, gated.slow) == (False, ())
+    assert "not found in time" in gated.text
+    assert time.monotonic() - began < 8

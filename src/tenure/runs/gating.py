@@ -7,6 +7,7 @@ again by halves, until the slow nodes are known. Only what fails stops a gang; w
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,18 +21,43 @@ from tenure.settings.run_file import Run
 Gate = Callable[[Sequence[Node], Sequence[Window]], Gated]
 
 
-def gate_of(run: Run) -> Gate | None:
-    """The gate of a run's file; None where it names neither tools nor an all-reduce."""
+class OutOfTime(Exception):
+    """The gate's time is over: what is known by then must do."""
+
+
+class Clockwork:
+    """So much time for all of it: who waits at a gate holds a lease."""
+
+    def __init__(self, bound_s: float) -> None:
+        self._until = time.monotonic() + bound_s
+
+    def left_s(self) -> float:
+        """Seconds, at least one. OutOfTime."""
+        left = self._until - time.monotonic()
+        if left < 1.0:
+            raise OutOfTime
+        return left
+
+
+def gate_of(run: Run, bound_s: float | None = None) -> Gate | None:
+    """The gate of a run's file; None where it names neither tools nor an all-reduce.
+
+    `bound_s`: for all of it, the search for slow nodes included; default: `preflight.bound`.
+    """
     told = run.file.preflight
-    if told.health is None and (told.all_reduce is None or told.all_reduce.command is None):
+    if told.health is None and told.all_reduce is None:
         return None
 
     def ask(nodes: Sequence[Node], windows: Sequence[Window]) -> Gated:
         by_address = {node.address or node.id: node.id for node in nodes}
         addresses = list(by_address)
-        said = []
+        said, time_left = [], Clockwork(told.bound if bound_s is None else bound_s)
         for look in (_healthy, _fast):
-            outcome, bad = look(run, addresses)
+            try:
+                outcome, bad = look(run, addresses, time_left)
+            except OutOfTime:
+                said.append("no time was left for the rest")
+                break
             if outcome is None:
                 continue
             if outcome.state == FAIL:
@@ -42,7 +68,9 @@ def gate_of(run: Run) -> Gate | None:
     return ask
 
 
-def _healthy(run: Run, addresses: Sequence[str]) -> tuple[Outcome | None, Sequence[str]]:
+def _healthy(
+    run: Run, addresses: Sequence[str], time_left: Clockwork
+) -> tuple[Outcome | None, Sequence[str]]:
     told = run.file.preflight
     if told.health is None:
         return None, ()
@@ -51,17 +79,17 @@ def _healthy(run: Run, addresses: Sequence[str]) -> tuple[Outcome | None, Sequen
         addresses,
         gpus=run.plan.gpus_per_node,
         links=told.health.links,
-        bound_s=told.bound,
+        bound_s=time_left.left_s(),
         folder=run.folder,
     )
     return outcome, outcome.numbers["bad_nodes"]
 
 
-def _fast(run: Run, addresses: Sequence[str]) -> tuple[Outcome | None, Sequence[str]]:
+def _fast(run: Run, addresses: Sequence[str], time_left: Clockwork) -> tuple[Outcome | None, Sequence[str]]:
     told = run.file.preflight.all_reduce
-    if told is None or told.command is None:
+    if told is None:
         return None, ()
-    command, whole = told.command, told.ranks
+    command, whole = told.command or [], told.ranks
 
     def measured(some: Sequence[str]) -> Outcome:
         ranks = None if whole is None else whole * len(some) // len(addresses)
@@ -70,12 +98,12 @@ def _fast(run: Run, addresses: Sequence[str]) -> tuple[Outcome | None, Sequence[
             for word in command
         ]
         return all_reduce(
-            words,
+            words or None,
             None if told.output is None else _fresh(run.folder / told.output),
             expected=told.expected,
             share=told.share,
             ranks=ranks,
-            bound_s=run.file.preflight.bound,
+            bound_s=time_left.left_s(),
             folder=run.folder,
         )
 
@@ -88,7 +116,10 @@ def _fast(run: Run, addresses: Sequence[str]) -> tuple[Outcome | None, Sequence[
         found = measured(some).numbers.get("bus_gb_s")
         return None if found is None else float(found)
 
-    slow = slow_nodes(addresses, speed, told.share * told.expected)
+    try:
+        slow = slow_nodes(addresses, speed, told.share * told.expected)
+    except OutOfTime:
+        return outcome._replace(text=f"{outcome.text}; which node is slow was not found in time"), ()
     named = f"; slow: {', '.join(slow)}" if slow else "; no node by itself is slow: it is the network"
     return outcome._replace(text=outcome.text + named), slow
 
