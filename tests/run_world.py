@@ -495,6 +495,9 @@ class World:
     def done(self) -> bool:
         return any(made.finished for made, _ in self.controllers.values())
 
+    def state_is(self, *phases: str) -> bool:
+        return any(made.state.phase in phases for made, _ in self.controllers.values())
+
     def modes(self) -> set[str]:
         return {alarm.mode for _, alarm in self.sounded}
 

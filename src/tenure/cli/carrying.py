@@ -137,8 +137,8 @@ def rehearse(
 ) -> None:
     """Live the whole run in virtual time on a cloud on this machine: the real controller, no money.
 
-    Buys the window, assembles the gang, loses nodes, forecasts, extends or falls back, drains, and finishes in
-    seconds, by the plan's own chances.
+    Buys the window, assembles the gang, loses nodes, forecasts, extends or falls back, drains and finishes,
+    in seconds, by the plan's own chances.
     """
     from tenure.cli import screen, tables_of_carrying
     from tenure.service import run_pages, runs

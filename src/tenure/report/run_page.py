@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenure.report.frames import Frame, Label, Mark, Tick, line, percent, scale, stairs
+from tenure.report.frames import Frame, Mark, Tick, percent, scale, stairs
 from tenure.report.page import write_page
 from tenure.report.plan_figures import axis
 from tenure.report.plan_parts import Part, Tile
@@ -23,7 +23,7 @@ FACTORS = (
     ("kept_work", "kept work"),
     ("occupied_share", "occupied share"),
 )
-COLOURS = ("var(--accent)", "var(--budgeted)", "var(--red)", "var(--unbudgeted)")
+LOW, HIGH = 0.5, 1.1  #: what is shown of a factor
 
 
 def write_run_page(answer: Mapping[str, Any], file: Path) -> None:
@@ -65,7 +65,8 @@ def _minute(text: str | None) -> str:
 
 def _about() -> list[str]:
     return [
-        "tokens kept ÷ paid GPU-hours = token goodput × run speed × useful time × kept work × occupied share"
+        "tokens kept ÷ paid GPU-hours = token goodput × run speed × useful time × kept work × occupied share",
+        "What is saved after midnight counts for the day of the save: a day may keep more than it trained.",
     ]
 
 
@@ -89,27 +90,24 @@ def _day_frames(answer: Mapping[str, Any]) -> list[Frame]:
             Mark(f"M0 {1000 - int(scale([ideal], 0, top)[0])}H1000", "entitled"),
         ],
     )
-    lost = Frame(
-        title="What took from it, each day",
+    return [goodput, *(_factor(days, key, name) for key, name in FACTORS)]
+
+
+def _factor(days: Sequence[Mapping[str, Any]], key: str, name: str) -> Frame:
+    """One factor of each day, from half of all to a little above it."""
+    told = np.array([one[key] for one in days])
+    edges = scale(np.arange(len(days) + 1, dtype=float), 0.0, float(len(days)))
+    return Frame(
+        title=name[0].upper() + name[1:],
         unit="",
-        alt="Run speed, useful time, kept work and occupied share of each day",
-        x_ticks=axis(left, right, 8, unit=" d"),
-        y_ticks=[
-            Tick(100 * (at - 0.5) / 0.7, f"{at:.0%}") for at in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
+        alt=f"{name} of {len(days)} days, from {told.min():.1%} to {told.max():.1%}",
+        x_ticks=axis(0.0, float(len(days)), 8, unit=" d"),
+        y_ticks=[Tick(100 * (at - LOW) / (HIGH - LOW), f"{at:.0%}") for at in (0.6, 0.8, 1.0)],
+        marks=[
+            Mark(stairs(edges, scale(told, LOW, HIGH)), "curve", "var(--accent)"),
+            Mark(f"M0 {1000 - int(scale([1.0], LOW, HIGH)[0])}H1000", "entitled"),
         ],
-        note="; ".join(name for _, name in FACTORS) + ": dots at the last day",
     )
-    middles = scale(edges[:-1] + 0.5, left, right)
-    heights: list[float] = []
-    for (key, name), colour in zip(FACTORS, COLOURS, strict=True):
-        told = np.array([one[key] for one in days])
-        lost.marks.append(Mark(line(middles, scale(told, 0.5, 1.2)), "curve", colour))
-        up = 100 * (min(1.2, max(0.5, float(told[-1]))) - 0.5) / 0.7
-        while any(abs(up - other) < 6 for other in heights):
-            up -= 6
-        heights.append(up)
-        lost.labels.append(Label(98, up, name, "halo left"))
-    return [goodput, lost]
 
 
 def _goodput(answer: Mapping[str, Any]) -> Sheet:

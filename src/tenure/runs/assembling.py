@@ -17,6 +17,7 @@ from tenure.runs.state import ASSEMBLING, DONE, FAILED, PAUSED, RUNNING, STALLED
 
 SHORT_S = 600.0  #: a reservation that has too few nodes for so long is short
 CRASHES, LONGEST_WAIT_S = 3, 3600.0  #: attempts without a step in a row, until a pause is made
+GATE_AGAIN_S = 600.0
 SOON_S = 60.0  #: while nodes come or go, it is looked again after so long
 
 
@@ -187,6 +188,16 @@ def _crashes(d: Deciding) -> bool:
     return d.now < again
 
 
+def _test(d: Deciding, nodes: tuple[str, ...], windows: tuple[str, ...]) -> None:
+    """The gang is tested before it trains; where it failed, again after a while, without nodes it named."""
+    again = d.state.gate_failed + GATE_AGAIN_S
+    if d.now < again:
+        d.alarm("gang failed its test", d.state.gate_text)
+        d.wake_at(again)
+        return
+    d.acts.append(Gate(nodes, windows))
+
+
 def _begin_when_up(d: Deciding) -> None:
     mine = held(d.alive())
     d.wake_at(d.now + SOON_S)
@@ -199,7 +210,7 @@ def _begin_when_up(d: Deciding) -> None:
     nodes = tuple(sorted(node.id for node in mine.ready))
     windows = tuple(sorted({node.window for node in mine.ready if node.market != ON_DEMAND and node.window}))
     if d.state.gate_passed != nodes:
-        d.acts.append(Gate(nodes, windows))
+        _test(d, nodes, windows)
         return
     attempt = len(d.state.attempts) + 1
     d.event(

@@ -39,7 +39,7 @@ from tenure.runs.words import AlreadyRecorded
 from tenure.settings.errors import BadInput
 from tenure.settings.run_file import Run
 
-LEASE_S = 120.0
+LEASE_S = 300.0
 SILENT = (ProviderError, BadInput)  #: a file that an operator is just writing is silence too
 MOST_TURNS = 12  #: in one step: what follows at once from what was done
 EXTENSION_DAYS = range(1, 8)

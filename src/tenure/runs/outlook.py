@@ -15,8 +15,9 @@ import numpy as np
 from tenure.planner.forecast import Extension, Seen, believe, choices, choose, remaining
 from tenure.planner.forecast_answer import mean_overrun
 from tenure.planner.lengths import Length
-from tenure.planner.of_file import run_of
+from tenure.planner.of_file import run_of, terms_of
 from tenure.planner.run_model import NeverEnds, RunModel
+from tenure.planner.terms import Overrun
 from tenure.providers.protocol import Offer
 from tenure.runs.state import State
 from tenure.settings.run_file import Run
@@ -27,6 +28,22 @@ DAY_S, HOUR_S = 86400.0, 3600.0
 @cache
 def _length(model: RunModel) -> Length:
     return model.length()
+
+
+def overrun_given(run: Run, on_offer: bool) -> Overrun:
+    """What comes after the window, given whether an extension is on offer now: it tells the market's state.
+
+    A tight market takes extension and fallback at once, so an offer says that the fallback is near its price.
+    """
+    weighed = [
+        (state.chance * (state.p_extension if on_offer else 1.0 - state.p_extension), state.overrun)
+        for state in terms_of(run.plan).states
+    ]
+    total = sum(weight for weight, _ in weighed)
+    if total <= 0:
+        return mean_overrun(run.plan)
+    day = sum(weight * overrun.day for weight, overrun in weighed) / total
+    return Overrun(day, sum(weight * overrun.move for weight, overrun in weighed) / total)
 
 
 def trained_hours(state: State, now: float) -> float:
@@ -59,7 +76,7 @@ def outlook(
     except (ValueError, NeverEnds, ArithmeticError) as cannot:
         return {**told, "cannot": str(cannot), "extend": "", "warnings": [str(cannot)]}
     extensions = [Extension(one.length_s / DAY_S, float(one.fee), one.id) for one in offers]
-    judged = choices(rest, left_s / DAY_S, mean_overrun(run.plan), extensions)
+    judged = choices(rest, left_s / DAY_S, overrun_given(run, bool(offers)), extensions)
     chosen = choose(judged)
     none = judged[0]
     prior, posterior = model.speed, believed.speed

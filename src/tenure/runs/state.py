@@ -70,6 +70,9 @@ class State:
     on_demand: bool = False  #: the place is the open market
     paused_until: float = float("-inf")  #: no launch on demand before
     gate_passed: tuple[str, ...] = ()  #: nodes among which the gate was passed
+    gate_failed: float = float("-inf")  #: when it was failed last
+    gate_text: str = ""
+    slow: tuple[str, ...] = ()  #: nodes it named
     request: Mapping[str, Any] | None = None
     bought: list[str] = field(default_factory=list)  #: ids of windows
     extended: dict[str, list[str]] = field(default_factory=dict)  #: offers bought, by window
@@ -138,6 +141,10 @@ class State:
 
     def _gate_passed(self, body: Mapping[str, Any], at: float) -> None:
         self.gate_passed = tuple(body["nodes"])
+
+    def _gate_failed(self, body: Mapping[str, Any], at: float) -> None:
+        self.gate_failed, self.slow = at, tuple(body["slow"])
+        self.gate_text = str(body["text"])
 
     def _release_intended(self, body: Mapping[str, Any], at: float) -> None:
         for node in body["nodes"]:

@@ -80,7 +80,7 @@ def _wanted(d: Deciding, node: Node) -> bool:
         return True
     window = d.window(node.window) if node.window else None
     if d.state.phase == ASSEMBLING:
-        if node.state == RUNNING and node.healthy is False:
+        if node.state == RUNNING and (node.healthy is False or node.id in d.state.slow):
             return False
         if window is not None:
             return not d.state.on_demand and d.worth(window)
