@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -88,3 +90,52 @@ def test_a_rank_that_hangs_is_named_while_the_collective_still_waits(tmp_path: P
         assert "gang_job.py" in stall.text
         assert "all_reduce" in stall.text
         assert stall.steps == {0: 11, 1: 11}, "the step that never ended was not told as done"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(place)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("no file system of its own can be mounted here")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=False)
+
+
+def test_a_gang_whose_store_is_full_trains_on_says_so_and_saves_again_when_there_is_room(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "store").symlink_to(small_disk)
+    with Gang(tmp_path, 1, steps=100_000, pace=0.02, save_every=5) as gang:
+        gang.until(lambda beats: any("failed" in beat["trouble"] for beat in beats.values()))
+        told = [beat["trouble"] for beat in gang.beats().values() if beat["trouble"]]
+        assert any("training goes on" in line and "the newest is of step" in line for line in told)
+        at = gang.beats()[0]
+        assert at["committed_step"] > 0
+        gang.until(lambda beats: min(beat["step"] for beat in beats.values()) > at["step"] + 10)
+        store = Store(str(tmp_path / "store"), "example")
+        assert store.newest_verified() is not None, "what was committed stands"
+        subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
+        gang.until(
+            lambda beats: all(beat["committed_step"] > at["committed_step"] for beat in beats.values())
+        )
+        gang.until(lambda beats: not any(beat["trouble"] for beat in beats.values()))
+        gang.ask("drain", "d")
+        assert gang.wait() == [0, 0], gang.told()
+        assert {beat["state"] for beat in gang.beats().values()} == {"drained"}
+
+
+def test_a_gang_whose_store_is_gone_at_the_end_leaves_with_75_and_says_so(tmp_path: Path) -> None:
+    with Gang(tmp_path, 1, steps=100_000, pace=0.02, save_every=5) as gang:
+        gang.until(lambda beats: len(beats) == 2 and all(b["committed_step"] >= 5 for b in beats.values()))
+        (tmp_path / "store").rename(tmp_path / "away")
+        (tmp_path / "store").write_text("not a store")
+        gang.ask("drain", "d")
+        assert gang.wait() == [75, 75], gang.told()
+        beats = gang.beats()
+    assert {beat["state"] for beat in beats.values()} == {"drained-incomplete"}
+    assert all("the save of step" in beat["trouble"] for beat in beats.values())
+    kept = Store(str(tmp_path / "away"), "example").newest_verified()
+    assert kept is not None
+    assert {beat["committed_step"] for beat in beats.values()} == {kept.step}

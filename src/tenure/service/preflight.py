@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tenure.checkpoints.store import Store
 from tenure.engines.clock import Clock, RealClock
 from tenure.planner.pilots import Pilot as PlannedPilot
@@ -23,7 +21,7 @@ from tenure.service.run_place import RECORD_FILE, AskedBook, database
 from tenure.settings.errors import BadInput, nearest
 from tenure.settings.preflight_file import PreflightFile
 from tenure.settings.run_file import Run, read_run_file
-from tenure.settings.yaml_file import read_yaml
+from tenure.settings.yaml_file import read_yaml, yaml_text
 
 NODE_CHECK_S = 900.0  #: what a test launch pays for: the node, and its clean-up
 
@@ -89,9 +87,7 @@ def preflight(
     results = run_checks(chosen, ask.clock, start, lambda done, name: tell(done / len(chosen), name))
     fragment = next((result.numbers["plan"] for result in results if "plan" in result.numbers), None)
     if ask.write_plan is not None and fragment is not None:
-        ask.write_plan.write_text(
-            yaml.safe_dump(updated_plan(flight.run, fragment), sort_keys=False), "utf-8"
-        )
+        ask.write_plan.write_text(yaml_text(updated_plan(flight.run, fragment)), "utf-8")
     return {
         "run": flight.run.file.run,
         "verdict": verdict(results, ask.accept),

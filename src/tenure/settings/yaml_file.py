@@ -191,3 +191,9 @@ def _mapping(node: yaml.MappingNode, at: list[Any], file: str) -> dict[str, Any]
         for key, value in part.items():
             mapping.setdefault(key, value)
     return mapping
+
+
+def yaml_text(value: Any) -> str:
+    """A file of these keys, in their order."""
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    return text
