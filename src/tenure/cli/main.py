@@ -13,6 +13,7 @@ from tenure.cli import (
     audit,
     checkpoint,
     compare,
+    fleet,
     jobs,
     nodes,
     plan,
@@ -61,6 +62,7 @@ app.command()(sweep.sweep)
 app.command("what-if")(questions.what_if)
 app.command("next-preempted")(questions.next_preempted)
 app.command()(audit.audit)
+app.command()(fleet.fleet)
 app.command()(server.serve)
 for _command in (
     jobs.submit,

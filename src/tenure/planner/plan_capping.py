@@ -22,7 +22,7 @@ CONVENTIONS = {
     "breakers": "draw with every accelerator at its limit, overhead and multiplier in it",
     "least": "the limits, one a job, that relieve every breaker for the least loss; none below the floor",
     "uniform": "one limit for every job that hangs on a passed breaker",
-    "move": "racks moved to spares under breakers with room, nobody capped; the cost of a restart is left out",
+    "move": "racks moved to spares under breakers with room, nobody capped; a restart's cost is left out",
     "played": "a model of the idea with made draws, nobody's controller; lost_racks is a mean over time",
 }
 
@@ -86,9 +86,9 @@ def _options(tree: Tree, curve: Curve, base_w: float, floor_w: float) -> list[di
         return rows
     a_rack_w = tree.gpus * tree.multiplier
     even = np.full(len(tree.jobs), base_w)
-    for row in np.flatnonzero(passed):
-        cap_w = base_w - need_w[row] / (a_rack_w * below[row].sum())
-        even = np.where(below[row] > 0, np.minimum(even, cap_w), even)
+    for at in np.flatnonzero(passed):
+        cap_w = base_w - need_w[at] / (a_rack_w * below[at].sum())
+        even = np.where(below[at] > 0, np.minimum(even, cap_w), even)
     rows.append(_row("uniform", tree, curve, base_w, even))
     for column, job in enumerate(tree.jobs):
         if (below[passed, column] == 0).any():

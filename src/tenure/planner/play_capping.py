@@ -99,7 +99,7 @@ def play_capping(
                 caps_w, calm_s = np.minimum(settings.base_w, caps_w + settings.rise_w), 0.0
         else:
             calm_s = 0.0
-    at_s = settings.every_s * np.arange(len(wanted))
+    at_s = settings.every_s * np.arange(len(wanted), dtype=float)
     return CappingPlayed(at_s, told_caps, told_drawn, ~seen, lost / len(wanted), longest_s, tripped)
 
 

@@ -148,7 +148,13 @@ def write_power_page(answer: Answer, curves: Answer, file: Path) -> None:
 
 
 def write_fleet_page(
-    file: Path, title: str, answer: Answer, tiles: Sequence[Tile], parts: Sequence[Part]
+    file: Path,
+    title: str,
+    answer: Answer,
+    tiles: Sequence[Tile],
+    parts: Sequence[Part],
+    *,
+    subtitle: str = "A fleet's plan",
 ) -> None:
     """The page of any answer about a fleet: its tiles and parts, then its warnings and conventions."""
     ends = [
@@ -160,7 +166,7 @@ def write_fleet_page(
         file,
         "plan.html",
         title=title,
-        subtitle="A fleet's plan",
+        subtitle=subtitle,
         sections=[(part.id, part.title) for part in shown],
         tiles=tiles,
         parts_=shown,

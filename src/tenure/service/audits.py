@@ -39,7 +39,7 @@ def audit(path: Path, *, since: str | None = None) -> Audited:
     """
     try:
         story = read_story(path)
-        since_s = None if since is None else _since_s(story, since)
+        since_s = None if since is None else since_second(story, since)
         found = examine(story, since_s=since_s)
         more = {"shortfall": found.shortfall, "ledger": found.ledger, "signals": found.signals}
         return audited(story, {**found.measures.to_dict(), **more})
@@ -48,7 +48,8 @@ def audit(path: Path, *, since: str | None = None) -> Audited:
         raise BadInput(str(path), "", said, "a whole story, as `tenure simulate --log` writes it") from None
 
 
-def _since_s(story: Story, since: str) -> int:
+def since_second(story: Story, since: str) -> int:
+    """The second from which so long before its end is left. BadInput where it is no duration."""
     try:
         length_s = duration_s(since)
     except ValueError as wrong:

@@ -31,6 +31,9 @@ def _counts(value: Any) -> dict[str, int]:
     return found
 
 
+Counts = Annotated[dict[str, int], BeforeValidator(_counts)]
+
+
 class RecordFile(Checked):
     """One record of failures: `nodes` watched for `days`. `hardware`: which of its causes are."""
 
@@ -40,7 +43,7 @@ class RecordFile(Checked):
     days: Positive
     log: Text | None = None
     start: Instant | None = None
-    causes: Annotated[dict[str, int], BeforeValidator(_counts)] | None = None
+    causes: Counts | None = None
     hardware: list[Text] = Field(default=[], max_length=10_000)
 
     @model_validator(mode="before")
