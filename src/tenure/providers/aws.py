@@ -19,7 +19,6 @@ from tenure.providers.protocol import (
     ACTIVE,
     INTENT_TAG,
     RESERVED,
-    RUNNING,
     Ask,
     Expired,
     Extension,
@@ -35,7 +34,6 @@ from tenure.providers.protocol import (
 LINUX = "Linux/UNIX"
 MISSED = "missed-reservation"
 PAGE = 200
-MOST_CHECKED = 100  #: machines in one question
 MOST_TOKEN = 64  #: letters
 MOST_IDS = 200  #: in one call that ends machines
 
@@ -292,23 +290,26 @@ class Aws:
         asked = {"Filters": [{"Name": f"tag:{tag[0]}", "Values": [tag[1]]}]}
         launches = self._all("describe_instances", "Reservations", asked)
         found = [shapes.node(one) for launch in launches for one in launch.get("Instances") or ()]
-        ill = self._impaired([node.id for node in found if node.state == RUNNING])
+        ill = self._impaired()
         return [node._replace(healthy=False) if node.id in ill else node for node in found]
 
-    def _impaired(self, ids: Sequence[str]) -> set[str]:
+    def _impaired(self) -> set[str]:
         """Machines that fail AWS's own checks; asked now and then, and not at all where nobody answers."""
         now = self._clock.now()
-        if not self._checked or not 0 <= now - self._checked[0] < self.settings.checks_every_s:
-            ill: set[str] = set()
-            for first in range(0, len(ids), MOST_CHECKED):
-                part = list(ids[first : first + MOST_CHECKED])
-                try:
-                    with as_provider_errors(spends=False):
-                        told = self._reads.describe_instance_status(InstanceIds=part)
-                except ProviderError:  # a hint that is missing
-                    return self._checked[1] if self._checked else set()
-                ill |= {one["InstanceId"] for one in told.get("InstanceStatuses") or () if _is_ill(one)}
-            self._checked = (now, ill)
+        if self._checked is None or not 0 <= now - self._checked[0] < self.settings.checks_every_s:
+            try:
+                told = [
+                    one["InstanceId"]
+                    for kind in ("instance-status", "system-status")
+                    for one in self._all(
+                        "describe_instance_status",
+                        "InstanceStatuses",
+                        {"Filters": [{"Name": f"{kind}.status", "Values": ["impaired"]}]},
+                    )
+                ]
+            except ProviderError:  # a hint that is missing
+                return self._checked[1] if self._checked else set()
+            self._checked = (now, set(told))
         return self._checked[1]
 
     def terminate(self, ids: Sequence[str]) -> None:
@@ -379,13 +380,6 @@ class Aws:
 def _short(token: str) -> str:
     """The token, or a digest of one that is longer than RunInstances takes."""
     return token if len(token) <= MOST_TOKEN else hashlib.sha256(token.encode()).hexdigest()
-
-
-def _is_ill(status: Mapping[str, Any]) -> bool:
-    return "impaired" in (
-        (status.get("InstanceStatus") or {}).get("Status"),
-        (status.get("SystemStatus") or {}).get("Status"),
-    )
 
 
 def _clients(settings: AwsSettings) -> tuple[Any, Any]:

@@ -232,7 +232,11 @@ def describe_instance_status(world: World, asked: Params, now: float) -> dict[st
                     "SystemStatus": word,
                 }
             )
-    return page(asked, "InstanceStatuses", shapes)
+    names = {
+        "instance-status.status": "InstanceStatus.Status",
+        "system-status.status": "SystemStatus.Status",
+    }
+    return page(asked, "InstanceStatuses", filtered(asked, shapes, names))
 
 
 def describe_subnets(world: World, asked: Params, now: float) -> dict[str, Any]:
