@@ -24,14 +24,14 @@ def checks(console: Console, told: Mapping[str, Any]) -> None:
     console.print()
     begins = f", window begins {_minute(told['start'])}" if told["start"] else ""
     console.print(Text(f"{told['run']}: pre-flight{begins}", style="bold"))
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
+    table = Table(expand=True, box=None, pad_edge=False, show_edge=False, header_style="bold")
     for name in ("check", "answer", "found", "mend by", "costs"):
-        table.add_column(name, overflow="fold", no_wrap=name in ("check", "answer", "mend by"))
+        table.add_column(name, overflow="fold", no_wrap=name != "found", ratio=1 if name == "found" else None)
     for one in told["checks"]:
         by = _minute(one["deadline"]) if one["deadline"] else NOTHING
         late = Text(f"{by} (late)", style="bold red") if one["late"] else Text(by)
         answer = Text(one["state"], style=COLOURS[one["state"]])
-        table.add_row(one["check"], answer, f"{one['asks']} {one['text']}", late, _cost(one))
+        table.add_row(one["check"], answer, str(one["text"]), late, _cost(one))
     console.print(table)
     console.print()
     console.print(Text(SENTENCES[told["verdict"]], style=COLOURS[told["verdict"]]))
@@ -49,5 +49,5 @@ def _minute(instant: str) -> str:
 
 def _cost(one: Mapping[str, Any]) -> str:
     if one["cost_at_most"]:
-        return f"{one['cost']} (≤ {one['cost_at_most']:,.2f})"
+        return f"{one['cost']}, ≤ {one['cost_at_most']:,.2f}"
     return NOTHING if one["cost"] == "nothing" else str(one["cost"])

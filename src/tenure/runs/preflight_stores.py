@@ -46,7 +46,7 @@ def checkpoint(store: Store, near: Store | None, deep: bool = False) -> Outcome:
     if newest is None:
         return Outcome(PASS, "nothing was ever saved: the run begins at step 0", {"step": 0})
     numbers: dict[str, Any] = {"step": newest.step, "tokens": newest.tokens, "bytes": newest.bytes}
-    text = f"step {newest.step}, {newest.tokens:,} tokens, {newest.bytes / 1e9:.3g} GB, verified"
+    text = f"step {newest.step}, {newest.tokens:,} tokens, {size(newest.bytes)}, verified"
     if near is None:
         return Outcome(PASS, text, numbers)
     try:
@@ -54,9 +54,7 @@ def checkpoint(store: Store, near: Store | None, deep: bool = False) -> Outcome:
         if way.bytes:
             told = {**numbers, "to_bring_bytes": way.bytes, "to_bring_s": way.seconds}
             long = "" if way.seconds is None else f", about {way.seconds:.0f} s"
-            return Outcome(
-                FAIL, f"{text}; {way.bytes / 1e9:.3g} GB of it are not near the window{long}", told
-            )
+            return Outcome(FAIL, f"{text}; {size(way.bytes)} of it are not near the window{long}", told)
         there = near.newest_verified(deep=deep)
     except StoreError as no:
         return Outcome(FAIL, f"near the window: {no}")
@@ -96,7 +94,17 @@ def data(at: str, options: Mapping[str, Any], listed: Path, hashes: int) -> Outc
         if names:
             text = f"{len(names)} of {len(wanted)} shards {what}: {', '.join(names[:3])}"
             return Outcome(FAIL, text, numbers)
-    return Outcome(PASS, f"{len(wanted)} shards, {total / 1e9:.3g} GB, all there", numbers)
+    return Outcome(PASS, f"{len(wanted)} shards, {size(total)}, all there", numbers)
+
+
+def size(count: int) -> str:
+    """Bytes as people read them."""
+    value, unit = float(count), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
+        if value < 1000 or unit == "PB":
+            break
+        value /= 1000
+    return f"{value:.3g} {unit}"
 
 
 def _files(told: Any) -> Sequence[Mapping[str, Any]]:

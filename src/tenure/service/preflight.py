@@ -23,6 +23,7 @@ from tenure.settings.preflight_file import PreflightFile
 from tenure.settings.run_file import Run, read_run_file
 from tenure.settings.yaml_file import read_yaml, yaml_text
 
+NOTHING = "nothing"
 NODE_CHECK_S = 900.0  #: what a test launch pays for: the node, and its clean-up
 
 
@@ -162,7 +163,7 @@ def _of_capacity(flight: Flight) -> list[Check]:
     ]
     node_s = NODE_CHECK_S if wants else 0.0
     look = launched if wants else lambda: told_too_little("preflight.launch: true")
-    cost = "one node for minutes, inside the window" if wants else "nothing"
+    cost = "one node" if wants else NOTHING
     return [*checks, Check("launch", "does a node come up inside it?", look, flight.bound, 0.0, cost, node_s)]
 
 
@@ -198,7 +199,7 @@ def _of_stores(flight: Flight) -> list[Check]:
 
 def _of_nodes(flight: Flight) -> list[Check]:
     told, run, folder, bound = flight.told, flight.run, flight.run.folder, flight.bound
-    gang = f"{run.nodes} nodes meanwhile"
+    gang = "the gang"
 
     def health() -> Outcome:
         if told.health is None:
@@ -229,9 +230,16 @@ def _of_nodes(flight: Flight) -> list[Check]:
         )[0]  # fmt: skip
 
     return [
-        Check("health", "are the nodes sound?", health, bound + 10, 0.0, gang),
-        Check("all-reduce", "does the network carry the gang?", reduced, bound + 10, 0.0, gang),
-        Check("probe", "is it as fast as planned?", probed, bound + 10, 0.0, gang),
+        Check("health", "are the nodes sound?", health, bound + 10, 0.0, gang if told.health else NOTHING),
+        Check(
+            "all-reduce",
+            "does the network carry the gang?",
+            reduced,
+            bound + 10,
+            0.0,
+            gang if told.all_reduce else NOTHING,
+        ),
+        Check("probe", "is it as fast as planned?", probed, bound + 10, 0.0, gang if told.probe else NOTHING),
     ]
 
 
