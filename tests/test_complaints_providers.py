@@ -89,6 +89,8 @@ def test_02_a_signature_that_nobody_made_with_the_key_counts_for_nothing() -> No
     plan_id = town.signed(town.offer(), people=1)
     forged = {"plan": plan_id, "by": "ben", "at": NOW, "mac": "00" * 32}
     town.book.record("purchase_approved", forged, key=f"approved/{plan_id}/ben")
+    signed = town.book.events("purchase_approved")[0]
+    town.book.record("purchase_approved", signed.body, key=f"approved/{plan_id}/copied")
     with pytest.raises(NotSigned):
         buy(town.book, town.aws(), plan_id, RULES, town.clock)
     planned = town.book.rows[0]

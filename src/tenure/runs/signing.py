@@ -175,7 +175,7 @@ def find_plan(book: Book, plan_id: str) -> Plan:
 
 def signers(book: Book, plan_id: str, rules: Rules) -> list[str]:
     """Different people whose signatures hold."""
-    return [
+    found = [
         event.body["by"]
         for event in book.events(APPROVED)
         if event.body["plan"] == plan_id
@@ -183,6 +183,7 @@ def signers(book: Book, plan_id: str, rules: Rules) -> list[str]:
             event.body["mac"], _mac(rules.key, plan_id, event.body["by"], event.body["at"])
         )
     ]
+    return list(dict.fromkeys(found))  # a row copied by hand is still the same person
 
 
 def needed(plan: Plan, rules: Rules) -> int:
