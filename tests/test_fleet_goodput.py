@@ -11,7 +11,7 @@ import pytest
 
 from tenure.planner import goodput, save_interval
 from tenure.planner.goodput import EXACT, FIRST_ORDER, RENEWAL, WALL, Run, Saves, buckets
-from tenure.planner.groups import Groups, stall_that_pays, synchronous
+from tenure.planner.groups import Groups, maps, stall_away, stall_that_pays, synchronous
 from tenure.planner.plan_goodput import plan_goodput
 from tenure.planner.play_groups import play_groups
 from tenure.settings.errors import BadInput
@@ -351,3 +351,23 @@ def test_a_least_number_of_groups_stops_the_job_below_it():
     parts = [play_groups(np.random.default_rng(3), groups, 18, 300_000, fewest) for fewest in (1, 3, 4)]
     assert parts == sorted(parts, reverse=True)
     assert parts[2] == pytest.approx(math.exp(-10 / 18), abs=0.005)  # all must be there: as one group
+
+
+@pytest.mark.parametrize(("count", "fewest"), [(4, 3), (12, 11), (12, 9)])
+def test_with_a_fewest_number_of_groups_play_agrees(count, fewest):
+    groups = Groups(count, 1.0, 12.0, fewest=fewest)
+    played = play_groups(np.random.default_rng(4), groups, 18.0, 2_000_000.0, fewest)
+    assert groups.overlap(18.0) == pytest.approx(played, abs=0.002)
+    assert groups.overlap(18.0) < replace(groups, fewest=1).overlap(18.0)
+
+
+def test_the_maps_hold_what_the_formulas_say_and_change_sign_where_groups_lose():
+    groups = Groups(12, 180.0, 600.0)
+    told = maps(groups, 600.0, 1080.0)
+    column, row = told["mtbf_s"]["counts"].index(12), told["mtbf_s"]["values"].index(1080.0)
+    expected = groups.overlap(1080.0) - synchronous(600.0).overlap(1080.0)
+    assert told["mtbf_s"]["gain"][row][column] == pytest.approx(expected)
+    field = stall_away(groups, 600.0, 1080.0)["gain"]
+    assert field[2][0] > 0
+    assert field[5][4] < 0  # away three times as long as the whole job needs to recover
+    assert field[0][6] is None

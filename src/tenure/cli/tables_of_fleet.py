@@ -141,6 +141,7 @@ def goodput(console: Console, answer: Answer) -> None:
     if answer["groups"]:
         put(console, _groups(answer))
         put(console, _map(answer["groups_against_synchronous"]["map"]))
+        put(console, _field(answer["groups_against_synchronous"]["maps"]["mtbf_s"]))
     end_of_answer(console, answer)
 
 
@@ -177,6 +178,16 @@ def _map(rows: Sequence[Answer]) -> Table:
     table = simple_table("Where groups win", "groups", ["with stalls below", "works (wall)"])
     for row in rows:
         table.add_row(count(row["count"]), duration(row["pays_below_stall_s"]), _fine(row["wall"]))
+    return table
+
+
+def _field(told: Answer) -> Table:
+    """Percentage points that groups add: groups across, time between failures down."""
+    title = "What groups add, percentage points, by time between failures and groups"
+    table = simple_table(title, "failure every", [f"{count:g}" for count in told["counts"]])
+    for value, gains in zip(told["values"], told["gain"], strict=True):
+        cells = (Text(f"{100 * gain:+.1f}", style="green" if gain > 0 else "red") for gain in gains)
+        table.add_row(duration(value), *cells)
     return table
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from tenure.cli.figures import NOTHING, count, percent
 from tenure.cli.tables import put, simple_table
 from tenure.cli.tables_of_fleet import end_of_answer
-from tenure.report.fleet_report_page import figures_of_fleets
+from tenure.service.fleet_report import figures_across
 
 Answer = Mapping[str, Any]
 MOST_CAUSES = 12
@@ -21,8 +21,8 @@ def fleets(console: Console, answer: Answer) -> None:
     found = answer["fleets"]
     names = [fleet["name"] for fleet in found]
     table = simple_table("Side by side", "", names)
-    for name, read, written in figures_of_fleets():
-        table.add_row(name, *(written(read(fleet)) for fleet in found))
+    for name, texts in figures_across(answer):
+        table.add_row(name, *texts)
     put(console, table)
     causes = simple_table("What interrupted work", "cause", names)
     for group in ("unplanned", "planned", "scheduler"):

@@ -9,7 +9,11 @@ no loss of convergence is assumed while a group is away: its quality was publish
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tenure.planner.racks import binomial
 
 ASSUMES = (
     "groups: no loss of convergence is assumed while a group is away (the batch shrinks for a while; "
@@ -21,13 +25,15 @@ ASSUMES = (
 class Groups:
     """One unit of time throughout.
 
-    `penalty`: part of the work done while a group is away that is worth nothing.
+    `penalty`: part of the work done while a group is away that is worth nothing. `fewest`: with fewer groups
+    present the job stands still; `overlap` alone knows of it.
     """
 
     count: int
     stall: float
     away: float
     penalty: float = 0.0
+    fewest: int = 1
 
     @property
     def loss(self) -> float:
@@ -46,9 +52,17 @@ class Groups:
     def overlap(self, mtbf: float) -> float:
         """exp(-L/M): Poisson failures whose stalls and absences overlap.
 
-        Within 0.001 of play by events with 4 to 48 groups.
+        Within 0.001 of play by events with 4 to 48 groups. With `fewest` above 1: exp(-S/M) times the mean
+        part present where enough are, each group there with chance exp(-(T - S)/(G M)).
         """
-        return math.exp(-self.loss / mtbf)
+        if self.fewest <= 1:
+            return math.exp(-self.loss / mtbf)
+        missing = self.away - self.stall
+        present = math.exp(-missing / (self.count * mtbf))
+        chances = binomial(self.count, present)[self.fewest :]
+        part = np.arange(self.fewest, self.count + 1) / self.count
+        whole = math.exp(-(self.loss - self.stall - missing / self.count) / mtbf)  # what the penalty leaves
+        return math.exp(-self.stall / mtbf) * float(chances @ part) * whole
 
 
 def synchronous(recovery: float) -> Groups:
@@ -60,3 +74,56 @@ def stall_that_pays(recovery: float, groups: Groups) -> float:
     """The longest stall with which groups lose no more than the whole job's recovery would; below 0: none."""
     share = 1.0 / groups.count
     return (recovery - groups.away * share) / (1.0 - share)
+
+
+COUNTS = (2, 4, 8, 12, 16, 32, 64)  #: of groups, on the maps of where they win
+FACTORS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)  #: of what the file says, on their other axis
+
+
+def gain(groups: Groups, recovery: float, mtbf: float) -> float:
+    """What groups add to the part of work that goes on, both by chance (`overlap`); below 0: they lose."""
+    return groups.overlap(mtbf) - synchronous(recovery).overlap(mtbf)
+
+
+def maps(groups: Groups, recovery: float, mtbf: float) -> dict[str, dict[str, object]]:
+    """Gains over the number of groups and one of: time between failures, the stall, the absence.
+
+    Rows of `gain` are the other axis, in the order of its values; absences shorter than the stall are it.
+    """
+    asked = {
+        "mtbf_s": [mtbf * factor for factor in FACTORS],
+        "stall_s": [min(groups.away, groups.stall * factor) for factor in FACTORS],
+        "away_s": [max(groups.stall, groups.away * factor) for factor in FACTORS],
+    }
+    if groups.stall == 0:
+        asked["stall_s"] = [groups.away * place / len(FACTORS) for place in range(len(FACTORS))]
+
+    def at(axis: str, value: float, count: int) -> float:
+        other = replace(groups, count=count, fewest=min(groups.fewest, count))
+        if axis == "mtbf_s":
+            return gain(other, recovery, value)
+        other = replace(other, stall=value) if axis == "stall_s" else replace(other, away=value)
+        return gain(other, recovery, mtbf)
+
+    return {
+        axis: {
+            "counts": list(COUNTS),
+            "values": sorted(set(values)),
+            "gain": [[at(axis, value, count) for count in COUNTS] for value in sorted(set(values))],
+        }
+        for axis, values in asked.items()
+    }
+
+
+def stall_away(groups: Groups, recovery: float, mtbf: float) -> dict[str, object]:
+    """Gains over stall (across) and absence (up), at the number of groups given; None below the diagonal."""
+    stalls = [groups.away * part for part in (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)]
+    aways = [groups.away * part for part in (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)]
+    rows = [
+        [
+            gain(replace(groups, stall=stall, away=away), recovery, mtbf) if away >= stall else None
+            for stall in stalls
+        ]
+        for away in aways
+    ]
+    return {"stall_s": stalls, "away_s": aways, "gain": rows}

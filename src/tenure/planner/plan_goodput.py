@@ -9,12 +9,11 @@ from typing import Any
 from tenure.planner import goodput, save_interval
 from tenure.planner.failures import by_cause, lemons_of, rate_of
 from tenure.planner.goodput import CONVENTIONS, EXACT, MEANING, WALL, Run, Saves
-from tenure.planner.groups import ASSUMES, Groups, stall_that_pays, synchronous
+from tenure.planner.groups import ASSUMES, COUNTS, Groups, maps, stall_away, stall_that_pays, synchronous
 from tenure.settings.goodput_file import GoodputFile, counted
 
 DAY_S = 86_400.0
 
-COUNTS = (2, 4, 8, 12, 16, 32, 64)  #: of groups, on the map of where they win
 GROUP_MEANING = {
     "wall": "1 - L/M: M is wall time between failures",
     "renewal": "M/(M + L): M is uptime between failures",
@@ -65,7 +64,7 @@ def run_of(file: GoodputFile) -> Run:
 def groups_of(file: GoodputFile) -> Groups | None:
     """The groups that recover apart, in seconds."""
     told = file.groups
-    return None if told is None else Groups(told.count, told.stall, told.away, told.penalty)
+    return None if told is None else Groups(told.count, told.stall, told.away, told.penalty, told.fewest)
 
 
 def plan_goodput(file: GoodputFile, log: Log | None = None) -> dict[str, Any]:
@@ -172,9 +171,11 @@ def _against(groups: Groups, run: Run) -> dict[str, Any]:
         "map": [
             {"count": count, "pays_below_stall_s": max(0.0, edge), "wall": other.wall(run.mtbf)}
             for count in COUNTS
-            for other in [replace(groups, count=count)]
+            for other in [replace(groups, count=count, fewest=min(groups.fewest, count))]
             for edge in [stall_that_pays(run.recovery, other)]
         ],
+        "maps": maps(groups, run.recovery, run.mtbf)
+        | {"stall_away": stall_away(groups, run.recovery, run.mtbf)},
     }
 
 
@@ -225,5 +226,8 @@ def _conventions(groups: Groups | None) -> dict[str, str]:
     }
     if groups is not None:
         told |= {f"groups.{name}": meaning for name, meaning in GROUP_MEANING.items()}
+        told["groups_against_synchronous.maps"] = (
+            "overlap with groups less overlap of the whole job stopping, saves left out; above 0 groups win"
+        )
         told["groups"] = "saves left out; L = stall + (away - stall)/count"
     return told

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tenure.report.fleet_charts import FIRST, SECOND, Curve, chart
-from tenure.report.frames import percent, seconds
+from tenure.report.fleet_charts import FIRST, SECOND, Curve, chart, field
+from tenure.report.frames import Frame, percent, seconds
 from tenure.report.page import write_page
 from tenure.report.plan_parts import Part, Tile
 from tenure.report.sheets import Cell, Column, Row, Sheet, duration, figure, share, word
@@ -118,8 +118,36 @@ def write_goodput_page(answer: Answer, curves: Answer, file: Path) -> None:
         for row in answer["groups_against_synchronous"]["map"]:
             cells = [figure(row["count"]), duration(row["pays_below_stall_s"]), share(row["wall"])]
             where.rows.append(Row(cells))
-        parts.append(Part("groups-h", "Groups that recover apart, saves left out", sheets=[sheet, where]))
+        shown = _maps(answer["groups_against_synchronous"]["maps"])
+        name = "Groups that recover apart, saves left out"
+        parts.append(Part("groups-h", name, frames=shown, sheets=[sheet, where]))
     write_fleet_page(file, "Goodput", answer, tiles, parts)
+
+
+def _maps(maps: Answer) -> list[Frame]:
+    """Where groups win: points of the part of work that goes on, against a job that stops as a whole."""
+    names = {
+        "mtbf_s": ("Groups less whole job: groups across, time between failures up", "between failures"),
+        "stall_s": ("… groups across, stall up", "stall"),
+    }
+    frames = []
+    for key, (title, what) in names.items():
+        told = maps[key]
+        across, up = [f"{count:g}" for count in told["counts"]], [seconds(v) for v in told["values"]]
+        frames.append(_map_of(title, told["gain"], across, up, f"over groups and {what}"))
+    told = maps["stall_away"]
+    gains = [[0.0 if value is None else value for value in row] for row in told["gain"]]
+    across, up = [seconds(v) for v in told["stall_s"]], [seconds(v) for v in told["away_s"]]
+    frame = _map_of("… stall across, absence up", gains, across, up, "over stall and absence")
+    return [*frames, frame]
+
+
+def _map_of(title: str, gains: Sequence[Sequence[float]], across: list[str], up: list[str], of: str) -> Frame:
+    texts = [[f"{100 * value:+.0f}".replace("-", "−") for value in row] for row in gains]
+    alt = f"Percentage points that groups add to the work that goes on, {of}"
+    return field(
+        title, "percentage points; blue: groups win", gains, across=across, up=up, alt=alt, texts=texts
+    )
 
 
 def write_power_page(answer: Answer, curves: Answer, file: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from tenure.audit.fleet import MEANING, fleet_of
 from tenure.audit.span import AuditError
 from tenure.planner.failures import rate_of
-from tenure.report.fleet_report_page import write_fleet_report
+from tenure.report.fleet_report_page import figures_of_fleets, write_fleet_report
 from tenure.service.audits import since_second
 from tenure.service.outputs import placed
 from tenure.settings.errors import BadInput
@@ -33,6 +33,12 @@ def fleet_report(paths: Sequence[Path], since: str | None = None, page: Path | N
         with placed(page) as draft:
             write_fleet_report(told, draft)
     return told
+
+
+def figures_across(answer: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """The figures of a report as lines of text: a name, and one text a fleet."""
+    fleets = answer["fleets"]
+    return [(name, [written(read(fleet)) for fleet in fleets]) for name, read, written in figures_of_fleets()]
 
 
 def _of_story(path: Path, since: str | None) -> dict[str, Any]:

@@ -90,11 +90,14 @@ class GroupsFile(Checked):
     stall: Seconds
     away: Seconds
     penalty: Part = 0.0
+    fewest: Annotated[int, BeforeValidator(whole(1, MOST_GROUPS, "a whole number of groups"))] = 1
 
     @model_validator(mode="after")
     def _away_holds_stall(self) -> GroupsFile:
         if self.away < self.stall:
             raise ValueError("an away that is at least the stall: it counts the stall in")
+        if self.fewest > self.count:
+            raise ValueError("a fewest that is at most the count of groups")
         return self
 
 
