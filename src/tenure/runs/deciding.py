@@ -111,7 +111,13 @@ class Deciding:
     def unseen(self) -> int:
         """Nodes a launch gave that nobody shows yet: providers list a node some time after its launch."""
         shown = {node.id for node in self.look.nodes or ()} | self.state.gone
-        young = [one for one in self.state.launches.values() if self.now - one.answered < UNSEEN_S]
+        shown.update(*(attempt.nodes for attempt in self.state.attempts))  # seen, and gone since
+        here = {"", *(place.id for place in self.places())}
+        young = [
+            one
+            for one in self.state.launches.values()
+            if self.now - one.answered < UNSEEN_S and one.window in here
+        ]
         return sum(node not in shown for one in young for node in one.made)
 
     def of_market(self, nodes: list[Node], *, reserved: bool) -> list[Node]:
