@@ -277,6 +277,7 @@ class Hook:
         elif mark(str(request.get("id") or "")) == which:
             self.progress.answered = str(request["id"])
         self._pending, self.unsafe = None, ""
+        self.watcher.trouble("unsafe", "")
         log.info("step %d: %s (%s)", self.progress.step, answer.do, answer.reason)
         if answer.do == DRAIN:
             self.leaving = answer
@@ -293,6 +294,10 @@ class Hook:
         still = max(self.times.still_s, 10 * self.progress.step_s)
         self.where = stack_of(self._thread) if self.progress.still_s() > still else ""
         if self.leaving is not None:
+            deadline = self.leaving.deadline
+            late = 0.0 if deadline is None else self.clock.now() - deadline
+            text = "the drain's deadline is over: the save goes on, and may be cut off" if late > 0 else ""
+            self.watcher.trouble("late", text)
             return
         asked = self._wish()
         if not asked.saves:

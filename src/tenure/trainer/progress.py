@@ -70,7 +70,7 @@ class Progress:
                 self._steps.append(self._in_step_s / (step - self.step))
             if step != self.step:
                 self._in_step_s = 0.0
-        self.step, self.tokens, self.state, self.at = step, float(tokens), kind, self._now()
+        self.step, self.tokens, self.state, self.at = int(step), float(tokens), kind, self._now()
 
     def enter(self, state: str) -> None:
         """From now on it does this."""

@@ -99,9 +99,14 @@ class Watcher:
     def turn(self) -> None:
         """Look once, and beat where it is due."""
         with self._lock:
-            self._look()
-            self.check()
-            self._beat()
+            try:
+                self._look()
+                self.check()
+                self._beat()
+            except Exception as problem:  # a fault of ours must not end a training
+                self.trouble(
+                    "hook", f"the hook itself failed ({problem!r}): training goes on by what it knew"
+                )
 
     def silent_s(self) -> float:
         """Seconds since the folder was last looked into."""

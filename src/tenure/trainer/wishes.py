@@ -48,7 +48,10 @@ def rungs_of(window: Mapping[str, Any] | None, save_s: float, step_s: float) -> 
     drain = min(_instant(window.get("drain_at")), gone - save_s - step_s)
     # it begins a step after it was due, another step passes after it, and the drain must still be to come
     checkpoint = min(_instant(window.get("checkpoint_at")), gone - 2 * save_s - 3 * step_s, drain)
-    return Rungs(checkpoint, drain, gone, ends, save_s)
+    believed = save_s
+    if not save_s and gone < math.inf and drain < math.inf:  # none was measured: what the controller goes by
+        believed = max(0.0, gone - drain - step_s)
+    return Rungs(checkpoint, drain, gone, ends, believed)
 
 
 def wish(heard: Heard, now: float, attempt: int, rungs: Rungs, answered: Container[int]) -> Answer:
