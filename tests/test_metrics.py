@@ -132,6 +132,7 @@ def page() -> dict[str, float]:
     metrics = metrics_of(lab, book)
     tallied(metrics.aides.tallies)
     metrics.desk.daemon.counters.turn_s.add(0.03)
+    metrics.desk.daemon.counters.turn_cpu_s.add(0.02)
     return samples(metrics)
 
 
@@ -172,6 +173,7 @@ def test_counts_and_ages_are_told(page: dict[str, float]) -> None:
     assert page["tenure_wait_seconds_bucket{group=debug,le=5.0}"] == 1
     assert page["tenure_wait_seconds_bucket{group=debug,le=2.0}"] == 0
     assert page["tenure_turn_seconds_count"] == 1
+    assert page["tenure_turn_cpu_seconds_count"] == 1
     assert page["tenure_repairs_by_person_total"] == 3
     assert page["tenure_health_nodes_held_back"] == 1
     assert page["tenure_messages_waiting"] == 2

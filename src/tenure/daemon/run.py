@@ -318,7 +318,7 @@ class Daemon:
     def _step(self) -> bool:
         """Look; if anything is to be done, take a turn, record it, keep it, and carry out what it orders."""
         assert self._book is not None
-        book, began = self._book, time.perf_counter()
+        book, began, worked = self._book, time.perf_counter(), time.thread_time()
         was_silent = self._eye.state.silent_since is not None
         seen = self._eye.see()
         self._again = self._again or (was_silent and seen is not None)
@@ -361,6 +361,7 @@ class Daemon:
             self._wake.set()
             return False
         self.counters.turn_s.add(time.perf_counter() - began)
+        self.counters.turn_cpu_s.add(time.thread_time() - worked)
         self._carry_out()
         return True
 

@@ -54,6 +54,7 @@ class Counters:
     engine_errors: int = 0
     ledger_errors: int = 0
     turn_s: Distribution = field(default_factory=lambda: Distribution(TURN_S))
+    turn_cpu_s: Distribution = field(default_factory=lambda: Distribution(TURN_S))
 
 
 class _Ids(Sequence[str]):

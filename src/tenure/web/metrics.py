@@ -105,7 +105,9 @@ def of_the_loop(desk: Desk, now: float) -> Iterator[Metric]:
         yield CounterMetricFamily(name, words, value=value)
     turn = HistogramMetricFamily("tenure_turn_seconds", "From what was seen to what was recorded.")
     _add(turn, [], counters.turn_s)
-    yield turn
+    work = HistogramMetricFamily("tenure_turn_cpu_seconds", "The same, in processor time of the loop alone.")
+    _add(work, [], counters.turn_cpu_s)
+    yield from (turn, work)
     yield _gauge("tenure_orders_open", "Orders recorded and not yet carried out.", counters.orders_open)
 
 
