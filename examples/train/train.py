@@ -105,8 +105,9 @@ class Learner:
 def main(arguments: list[str] | None = None, learner_of: type[Learner] = Learner) -> int:
     """Train from the newest checkpoint on; the exit code is returned."""
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    asked.add_argument("--store", required=True)
-    asked.add_argument("--run", default="example")
+    # whoever carries the run says both in the environment
+    asked.add_argument("--store", default=os.environ.get("TENURE_STORE", "store"))
+    asked.add_argument("--run", default=os.environ.get("TENURE_RUN", "example"))
     asked.add_argument("--steps", type=int, default=200)
     asked.add_argument("--save-every", type=int, default=50)
     asked.add_argument("--pace", type=float, default=0.0, help="seconds to wait in each step")

@@ -65,7 +65,7 @@ class Flight:
 
     def store(self) -> Store:
         """The run's own."""
-        return self.other(self.run.file.store.url)
+        return Store(self.run.store_url, self.run.file.run, self.run.file.store.options)
 
     def other(self, url: str) -> Store:
         """A store of this run elsewhere; a relative path is beside the run's file."""
