@@ -410,8 +410,13 @@ def test_signals_only_set_a_flag_and_forked_workers_ignore_them(
     os.kill(os.getpid(), signal.SIGUSR2)
     answer = hook.poll(2, 2)
     assert (answer.do, answer.reason) == (DRAIN, "SIGUSR2 came")
-    hook.close()
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with hook.saving(2):
+        pass
+    assert hook.leave() == 0
+    os.kill(os.getpid(), signal.SIGTERM)  # told again while it leaves: it still ends with 0
+    again = hook_of(tmp_path / "again", clocks, signals=Signals())
+    again.close()
+    assert signal.getsignal(signal.SIGTERM) == hook.signals._hear
 
 
 def test_slurms_own_end_is_a_window_until_somebody_says_more(tmp_path: Path, clocks: Clocks) -> None:
@@ -456,3 +461,55 @@ def test_a_trainer_needs_nothing_but_the_standard_library() -> None:
     ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
     assert ran.stdout.strip() == "[] []", ran
     assert ran.returncode == 75
+
+
+# --- further ----------------------------------------------------------------------------------------
+
+
+def test_a_large_gang_agrees_every_tenth_step_only(tmp_path: Path, clocks: Clocks) -> None:
+    agreed = []
+    hook = hook_of(tmp_path, clocks, every=10, agree=lambda numbers: agreed.append(1) or list(numbers))
+    put(tmp_path, "request.json", id="d", kind="drain", deadline=None, reason="")
+    said = [hook.poll(step, step).do for step in range(1, 11)]
+    assert said == [CONTINUE] * 9 + [DRAIN]
+    assert len(agreed) == 1
+
+
+def test_a_drain_that_takes_longer_than_its_deadline_says_so(tmp_path: Path, clocks: Clocks) -> None:
+    hook = hook_of(tmp_path, clocks)
+    put(tmp_path, "request.json", id="d", kind="drain", deadline=clocks.wall + 30, reason="")
+    assert hook.poll(1, 1).drains
+    with hook.saving(1):
+        clocks.pass_s(31)
+        hook.watcher.turn()
+        assert any("deadline is over" in line for line in hook.troubles)
+    assert hook.leave() == 0, "late, and whole"
+
+
+def test_a_fault_of_the_hook_itself_ends_no_training(tmp_path: Path, clocks: Clocks) -> None:
+    put(tmp_path, "window.json", attempt=1, drain_at=clocks.wall + 100, ends_at=clocks.wall + 200)
+    hook = hook_of(tmp_path, clocks)
+
+    def broken() -> dict[str, object]:
+        raise RuntimeError("a fault")
+
+    hook.watcher.body = broken
+    assert hook.poll(1, 1).do == CONTINUE
+    assert any("the hook itself failed" in line for line in hook.troubles)
+    clocks.pass_s(100)
+    assert hook.poll(2, 2).do == DRAIN
+
+
+def test_a_checkpoint_that_would_hold_up_the_drain_is_not_begun(tmp_path: Path, clocks: Clocks) -> None:
+    put(tmp_path, "window.json", attempt=1, drain_at=clocks.wall + 500, ends_at=clocks.wall + 600)
+    hook = hook_of(tmp_path, clocks)
+    hook.poll(1, 1)
+    with hook.saving(1):
+        clocks.pass_s(60)
+    assert hook.room_for_save()
+    clocks.pass_s(400)
+    put(tmp_path, "request.json", id="c", kind="checkpoint", deadline=None, reason="")
+    assert hook.poll(1, 1).do == CONTINUE, "40 s before the drain, a save takes 60"
+    assert not hook.room_for_save()
+    clocks.pass_s(40)
+    assert hook.poll(1, 1).do == DRAIN
