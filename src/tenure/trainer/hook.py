@@ -351,4 +351,4 @@ class Hook:
         self.progress.enter(state)
         self.watcher.stop()
         if state not in (words.DRAINED_STATE, words.INCOMPLETE_STATE):
-            self.signals.restore()  # one that drains is told to end again and again: it must still exit with 0
+            self.signals.restore()  # one that drains may be told again: it must still exit with 0
