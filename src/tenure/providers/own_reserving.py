@@ -45,8 +45,8 @@ class Reserving(Protocol):
 class SlurmReserving:
     """By `scontrol`: a reservation of the intent's name for one user."""
 
-    def __init__(self, user: str, env: Mapping[str, str] | None = None) -> None:
-        self._user = user
+    def __init__(self, user: str, env: Mapping[str, str] | None = None, *, timeout_s: float = ASK_S) -> None:
+        self._user, self._timeout_s = user, timeout_s
         self._env = {**os.environ, **(env or {}), "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
 
     def reserve(self, name: str, nodes: Sequence[str], start: float, end: float) -> None:
@@ -87,7 +87,7 @@ class SlurmReserving:
     def _ask(self, *words: str, spends: bool = False) -> str:
         try:
             done = subprocess.run(
-                ["scontrol", *words], env=self._env, capture_output=True, text=True, timeout=ASK_S
+                ["scontrol", *words], env=self._env, capture_output=True, text=True, timeout=self._timeout_s
             )
         except subprocess.TimeoutExpired:
             raise (Unclear if spends else NotSent)("scontrol did not answer") from None
