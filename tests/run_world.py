@@ -502,4 +502,4 @@ class World:
         return {alarm.mode for _, alarm in self.sounded}
 
 
-__all__ = ["DAY", "HOUR", "START", "MemoryProvider", "World", "run_of"]
+__all__ = ["DAY", "HOUR", "PLAN", "START", "MemoryProvider", "World", "run_of"]
