@@ -356,7 +356,7 @@ def test_a_least_number_of_groups_stops_the_job_below_it():
 @pytest.mark.parametrize(("count", "fewest"), [(4, 3), (12, 11), (12, 9)])
 def test_with_a_fewest_number_of_groups_play_agrees(count, fewest):
     groups = Groups(count, 1.0, 12.0, fewest=fewest)
-    played = play_groups(np.random.default_rng(4), groups, 18.0, 2_000_000.0, fewest)
+    played = play_groups(np.random.default_rng(4), groups, 18.0, 8_000_000.0, fewest)
     assert groups.overlap(18.0) == pytest.approx(played, abs=0.002)
     assert groups.overlap(18.0) < replace(groups, fewest=1).overlap(18.0)
 
@@ -369,5 +369,5 @@ def test_the_maps_hold_what_the_formulas_say_and_change_sign_where_groups_lose()
     assert told["mtbf_s"]["gain"][row][column] == pytest.approx(expected)
     field = stall_away(groups, 600.0, 1080.0)["gain"]
     assert field[2][0] > 0
-    assert field[5][4] < 0  # away three times as long as the whole job needs to recover
+    assert field[5][6] < 0  # away three times as long as the whole job needs to recover
     assert field[0][6] is None

@@ -138,11 +138,45 @@ def goodput(console: Console, answer: Answer) -> None:
     if answer["log"]:
         for shown in log_tables(answer["log"], "The log"):
             put(console, shown)
+    if answer["reinforcement"]:
+        put(console, _reinforcement(answer["reinforcement"]))
+    if answer["played"]:
+        put(console, _played_nodes(answer["played"]))
+    if answer["runs"]:
+        put(console, _runs(answer["runs"]))
     if answer["groups"]:
         put(console, _groups(answer))
         put(console, _map(answer["groups_against_synchronous"]["map"]))
         put(console, _field(answer["groups_against_synchronous"]["maps"]["mtbf_s"]))
     end_of_answer(console, answer)
+
+
+def _reinforcement(told: Answer) -> Table:
+    table = simple_table(f"Reinforcement learning, {told['mode']}", "", ["of a step", "works"])
+    table.add_row("rollouts", _fine(told["part"]), _fine(told["rollout"]))
+    table.add_row("training", _fine(1 - told["part"]), _fine(told["training"]))
+    table.add_row("steps done", "", _fine(told["goodput"]), style="bold")
+    return table
+
+
+def _played_nodes(told: Answer) -> Table:
+    title = f"Played node by node, {count(told['draws'])} draws of {duration(told['lasts_s'])}"
+    table = simple_table(title, "", ["all the file says", "as formulas have it"])
+    for name in ("productive", "saving", "rework", "recovery", "short"):
+        table.add_row(name, _fine(told[name]), _fine(told["plain"][name]))
+    table.add_row("stops a day", *(significant(one["stops_per_day"]) for one in (told, told["plain"])))
+    table.add_row("nodes down", significant(told["down"]), "")
+    table.add_row("… with no crew", significant(told["queued"]), "")
+    table.caption = f"Works ± {_fine(told['error'])}; the exact formula says {_fine(told['formula'])}."
+    return table
+
+
+def _runs(runs: Mapping[str, Answer]) -> Table:
+    table = simple_table("Separate runs", "run", ["kind", "stops a day", "saves every", "works"])
+    for name, run in runs.items():
+        cells = (run["kind"], significant(run["failures_per_day"]), duration(run["every_s"]))
+        table.add_row(name, *cells, _fine(run["goodput"]))
+    return table
 
 
 def _backwards(inverse: Answer) -> Table:

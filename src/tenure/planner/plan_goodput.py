@@ -10,6 +10,9 @@ from tenure.planner import goodput, save_interval
 from tenure.planner.failures import by_cause, lemons_of, rate_of
 from tenure.planner.goodput import CONVENTIONS, EXACT, MEANING, WALL, Run, Saves
 from tenure.planner.groups import ASSUMES, COUNTS, Groups, maps, stall_away, stall_that_pays, synchronous
+from tenure.planner.phases import MEANING as REINFORCED
+from tenure.planner.phases import Rollout
+from tenure.planner.played_run import played_nodes
 from tenure.settings.goodput_file import GoodputFile, counted
 
 DAY_S = 86_400.0
@@ -76,9 +79,14 @@ def plan_goodput(file: GoodputFile, log: Log | None = None) -> dict[str, Any]:
     run = run_of(file)
     groups = groups_of(file)
     ettr = {name: run.ettr(name) for name in CONVENTIONS}
+    reinforcement = _reinforcement(file, run, ettr[file.convention])
     told: dict[str, Any] = {
         "convention": file.convention,
-        "goodput": ettr[file.convention],
+        "kind": "synchronous" if reinforcement is None else "reinforcement learning",
+        "goodput": ettr[file.convention] if reinforcement is None else reinforcement["goodput"],
+        "reinforcement": reinforcement,
+        "rate": _rate(file),
+        "played": played_nodes(file, run),
         "mtbf_s": run.mtbf,
         "ettr": ettr,
         "interval_s": intervals(run),
@@ -95,9 +103,42 @@ def plan_goodput(file: GoodputFile, log: Log | None = None) -> dict[str, Any]:
         "log": told_of_log,
         "mtbf_interval_s": _interval(file, log),
         "warnings": _warnings(file, run, groups),
-        "conventions": _conventions(groups),
+        "conventions": _conventions(groups) | (REINFORCED if reinforcement is not None else {}),
     }
     return told
+
+
+def _rate(file: GoodputFile) -> dict[str, Any] | None:
+    """The failure rate with where it comes from."""
+    told = file.failures
+    if told is None:
+        return None
+    return {"per_1000_node_days": told.per_1000_node_days, "source": told.source, "class": told.kind}
+
+
+def rollout_of(file: GoodputFile, run: Run) -> Rollout | None:
+    """The rollouts of a file, in seconds."""
+    told = file.rollout
+    if told is None:
+        return None
+    mtbf = run.mtbf
+    if told.nodes is not None and file.failures is not None and file.failures.nodes is not None:
+        mtbf *= file.failures.nodes / told.nodes
+    return Rollout(told.part, Groups(told.replicas, told.stall, told.away), mtbf, told.mode)
+
+
+def _reinforcement(file: GoodputFile, run: Run, training: float) -> dict[str, Any] | None:
+    rollout = rollout_of(file, run)
+    if rollout is None:
+        return None
+    return {
+        "rollout": rollout.works,
+        "training": training,
+        "goodput": rollout.with_training(training),
+        "part": rollout.part,
+        "mode": rollout.mode,
+        "mtbf_rollout_s": rollout.mtbf,
+    }
 
 
 def _interval(file: GoodputFile, log: Log | None) -> dict[str, float] | None:
@@ -183,6 +224,10 @@ def _warnings(file: GoodputFile, run: Run, groups: Groups | None) -> list[str]:
     outside = goodput.out_of_range(run)
     found = [f"{name}: {why}" for name, why in outside.items()]
     blocking, persist = run.saves.blocking, run.saves.persist
+    if file.failures is not None and file.failures.kind == "unsaid":
+        found.append("failures: no class is given: a rate of hardware alone and one of all causes differ")
+    elif file.failures is not None and file.failures.kind != "all-cause":
+        found.append(f"failures: {file.failures.kind} alone: what else stops the job is not in this answer")
     if file.checkpoint is None:
         found.append("no checkpoint is given: saves are taken to be free and made all the time")
     if blocking >= 2.0 * run.mtbf:

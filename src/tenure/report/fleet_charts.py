@@ -61,11 +61,11 @@ def field(
     title: str, unit: str, values: ArrayLike, *, across: Sequence[str], up: Sequence[str], alt: str,
     texts: Sequence[Sequence[str]], note: str = "",
 ) -> Frame:  # fmt: skip
-    """A map: a cell for each value (rows from below), one colour above 0 and another below, and its text.
+    """A map: a cell for each value (rows from below), one colour above 0, another below, and its text; nan: none.
 
     The colours are alike deep for alike distances from 0.
     """
-    cells = np.asarray(values, float)
+    cells = np.nan_to_num(np.asarray(values, float))
     rows, columns = cells.shape
     most = float(np.abs(cells).max()) or 1.0
     x_ticks = [Tick(100 * (i + 0.5) / columns, text) for i, text in enumerate(across)]

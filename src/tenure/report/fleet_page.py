@@ -136,14 +136,16 @@ def _maps(maps: Answer) -> list[Frame]:
         across, up = [f"{count:g}" for count in told["counts"]], [seconds(v) for v in told["values"]]
         frames.append(_map_of(title, told["gain"], across, up, f"over groups and {what}"))
     told = maps["stall_away"]
-    gains = [[0.0 if value is None else value for value in row] for row in told["gain"]]
+    gains = [[np.nan if value is None else value for value in row] for row in told["gain"]]
     across, up = [seconds(v) for v in told["stall_s"]], [seconds(v) for v in told["away_s"]]
     frame = _map_of("… stall across, absence up", gains, across, up, "over stall and absence")
     return [*frames, frame]
 
 
 def _map_of(title: str, gains: Sequence[Sequence[float]], across: list[str], up: list[str], of: str) -> Frame:
-    texts = [[f"{100 * value:+.0f}".replace("-", "−") for value in row] for row in gains]
+    texts = [
+        ["" if np.isnan(value) else f"{100 * value:+.0f}".replace("-", "−") for value in row] for row in gains
+    ]
     alt = f"Percentage points that groups add to the work that goes on, {of}"
     return field(
         title, "percentage points; blue: groups win", gains, across=across, up=up, alt=alt, texts=texts

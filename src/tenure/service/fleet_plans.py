@@ -23,17 +23,22 @@ from tenure.settings.calibration_file import read_calibration_file, read_reading
 from tenure.settings.capping_file import read_capping_file
 from tenure.settings.errors import BadInput
 from tenure.settings.failure_rates_file import RecordFile, read_failure_rates_file
-from tenure.settings.goodput_file import GoodputFile, counted, read_goodput_file
+from tenure.settings.goodput_file import GoodputFile, counted, read_goodput_file, separate_runs
 from tenure.settings.incident_file import read_incidents, read_lives
 from tenure.settings.power_file import read_power_file
 from tenure.settings.spares_file import read_spares_file
+from tenure.settings.yaml_file import read_yaml
 
 
 def goodput(path: Path, page: Path | None = None) -> dict[str, Any]:
     """What part of its time a job works. BadInput where the file is wrong. `page`: HTML to write."""
     file = read_goodput_file(path)
+    runs = separate_runs(read_yaml(path), file=str(path)) if file.runs else {}
     log = None if file.failures is None or file.failures.log is None else _log(file, path)
     answer = plan_goodput(file, log)
+    answer["runs"] = {
+        name: plan_goodput(own, log if own.failures == file.failures else None) for name, own in runs.items()
+    }
     if page is not None:
         with placed(page) as draft:
             known = file if log is None else counted(file, log.events)

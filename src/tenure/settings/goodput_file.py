@@ -17,9 +17,10 @@ from tenure.settings.plan_units import (
     Positive,
     Seconds,
     SomeSeconds,
+    amount,
     seconds,
 )
-from tenure.settings.units import Flag, Text, whole
+from tenure.settings.units import Flag, Name, Text, whole
 from tenure.settings.yaml_file import read_yaml
 
 RATE = (
@@ -131,6 +132,56 @@ class RestartFile(Checked):
         return float(self.takes * (self.gpus / self.at_gpus) ** self.exponent)
 
 
+class RolloutFile(Checked):
+    """Rollouts of reinforcement learning: `part` of a step without failures, by `replicas` that fail apart.
+
+    `nodes`: of their own, with failures as often a node as the trainer's; without it both share all nodes.
+    """
+
+    part: OpenPart
+    replicas: GroupCount
+    away: Seconds
+    stall: Seconds = 0.0
+    nodes: Nodes | None = None
+    mode: Literal["lockstep", "overlapped"] = "lockstep"
+
+    @model_validator(mode="after")
+    def _fits(self) -> RolloutFile:
+        if self.away < self.stall:
+            raise ValueError("an away that is at least the stall: it counts the stall in")
+        if self.mode == "overlapped" and self.nodes is None:
+            raise ValueError("nodes of its own with mode: overlapped")
+        return self
+
+
+class PlayedLemonsFile(Checked):
+    """A `part` of nodes fails `times` as often as the others; the mean rate stays what the file says."""
+
+    part: OpenPart
+    times: Annotated[float, BeforeValidator(amount(1, 1e6, "a number"))]
+
+
+class PlayedCommonFile(Checked):
+    """Events that take `nodes` at once."""
+
+    per_year: Positive
+    nodes: Nodes
+    mttr: SomeSeconds
+
+
+class PlayNodesFile(Checked):
+    """The run played node by node where the formulas end. `repair`: of a node, mean."""
+
+    spare: Annotated[int, BeforeValidator(whole(0, MOST_NODES, "a whole number of nodes"))]
+    repair: SomeSeconds
+    crews: Nodes | None = None
+    lemons: PlayedLemonsFile | None = None
+    common: PlayedCommonFile | None = None
+    lasts: SomeSeconds = 30 * 86_400.0
+    draws: Annotated[int, BeforeValidator(whole(10, 10_000, "a whole number of draws"))] = 50
+    seed: Annotated[int, BeforeValidator(whole(0, 2**63 - 1))] = 7
+
+
 class GoodputFile(Checked):
     mtbf: SomeSeconds | None = None
     failures: JobFailuresFile | None = None
@@ -140,6 +191,9 @@ class GoodputFile(Checked):
     store: StoreFile | None = None
     checkpoint: SavesFile | None = None
     groups: GroupsFile | None = None
+    rollout: RolloutFile | None = None
+    play: PlayNodesFile | None = None
+    runs: Annotated[dict[Name, dict[str, Any]], Field(max_length=20)] = {}
     convention: Literal["exact", "renewal", "first_order", "wall"] = "exact"
     target: OpenPart = 0.9
 
@@ -187,6 +241,13 @@ def goodput_file_of(raw: Any, *, file: str = "plan") -> GoodputFile:
     if (plan.mtbf is None) == (plan.failures is None):
         found = "nothing" if plan.mtbf is None else "both mtbf and failures"
         raise BadInput(file, "mtbf", found, f"either mtbf of the whole job, or failures: {RATE}")
+    told = plan.failures
+    rated = told is not None and told.nodes is not None
+    if plan.play is not None and not rated:
+        raise BadInput(file, "failures", "no nodes", "{per_1000_node_days, nodes}: play fails node by node")
+    if plan.rollout is not None and plan.rollout.nodes is not None and not rated:
+        allowed = "{per_1000_node_days, nodes} of the trainer: rollout.nodes fail as often a node"
+        raise BadInput(file, "failures", "no nodes", allowed)
     saves, store = plan.checkpoint, plan.store
     if saves is not None and saves.blocking is None and (store is None or store.background):
         raise BadInput(file, "checkpoint.blocking", "nothing", "what one save blocks, a duration such as 20s")
@@ -194,6 +255,21 @@ def goodput_file_of(raw: Any, *, file: str = "plan") -> GoodputFile:
         allowed = "store.background: true with it, or no blocking: the store says how long a save takes"
         raise BadInput(file, "checkpoint.blocking", f"{saves.blocking:g} s beside a store", allowed)
     return plan
+
+
+def separate_runs(raw: Any, *, file: str) -> dict[str, GoodputFile]:
+    """The runs of a file, each its own keys over those that all share (play apart)."""
+    shared = {key: value for key, value in raw.items() if key not in ("runs", "play")}
+    found = {}
+    for name, own in raw.get("runs", {}).items():
+        merged = {**shared, **own}
+        for one, other in (("mtbf", "failures"), ("failures", "mtbf")):
+            if one in own and other not in own:
+                merged.pop(other, None)
+        if "runs" in own:
+            raise BadInput(file, f"runs.{name}.runs", "runs in a run", "runs at the top alone")
+        found[name] = goodput_file_of(merged, file=f"{file}: runs.{name}")
+    return found
 
 
 def counted(plan: GoodputFile, events: int) -> GoodputFile:
