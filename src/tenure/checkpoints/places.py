@@ -111,7 +111,7 @@ def told(what: str) -> Iterator[None]:
                 "set the clock and try again"
             ) from wrong
         said = str(wrong) if isinstance(wrong, OSError) and str(wrong) else f"{type(wrong).__name__}: {wrong}"
-        raise StoreUnavailable(f"could not {what}: {said}") from wrong
+        raise StoreUnavailable(f"could not {what}: {said}" + (f" ({code})" if code else "")) from wrong
 
 
 def _code(wrong: BaseException | None) -> str:
@@ -305,7 +305,10 @@ class Objects:
         first = list(itertools.islice(chunks, 2))
         if len(first) < 2 and sum(map(len, first)) <= ONE_PUT:
             data = b"".join(first)
-            extra = {"ChecksumSHA256": base64.b64encode(hasher(data).digest()).decode()} if self._s3 else {}
+            extra = {}
+            if self._s3:
+                hashed = base64.b64encode(hasher(data).digest()).decode()
+                extra = {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": hashed}
             with told(f"write {self._at(path)}"), _there():
                 self.fs.pipe_file(self._at(path), data, **extra)
             return

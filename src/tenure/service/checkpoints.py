@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from tenure.checkpoints import Checkpoint, Keep, NothingUsable, Store, StoreError
 from tenure.checkpoints.findings import COMMITTED, Found
+from tenure.checkpoints.layout import SAVE
 from tenure.settings.errors import BadInput, nearest
 from tenure.settings.units import duration_s
 
@@ -113,7 +113,7 @@ def pick(store: Store, name: str | None) -> Checkpoint:
                 "STORE", "", f"no checkpoint of '{store.run}' in {store.url}", "a run that was saved"
             )
         return newest
-    if not re.fullmatch(r"\d+(-\d+)?", name):
+    if not (name.isdigit() or SAVE.fullmatch(name)):
         raise BadInput("CHECKPOINT", "", f"'{name}'", "a step, or step-attempt, as `checkpoint list` shows")
     known = {one.name: one for one in store.checkpoints()} | {
         str(one.step): one for one in store.checkpoints()
@@ -178,10 +178,10 @@ def pruned(store: Store, keep: Keep, *, dry: bool = False, deep: bool = False) -
 
 def adopted(store: Store, name: str) -> dict[str, Any]:
     """Commit a save that is whole and never was committed."""
-    named = re.fullmatch(r"(\d+)-(\d+)", name)
+    named = SAVE.fullmatch(name)
     if named is None:
         raise BadInput("CHECKPOINT", "", f"'{name}'", "step-attempt, as `checkpoint list` shows")
-    made = store.adopt(int(named[1]), int(named[2]))
+    made = store.adopt(int(named[1]), int(named[2]), int(named[3] or 0))
     return {"name": made.name, "step": made.step, "tokens": made.tokens, "bytes": made.bytes}
 
 
