@@ -88,6 +88,10 @@ ROOM_OF = {
     "smtplib": ("daemon/messages.py",),
     "pynvml": ("engines/local/",),
     "scipy": ("planner/",),
+    "boto3": ("providers/",),
+    "botocore": ("providers/",),
+    "fsspec": ("checkpoints/",),
+    "s3fs": ("checkpoints/",),
 }
 #: What the trainer's adapters may import, inside functions.
 TRAINER_FRAMEWORKS = {"torch", "lightning", "pytorch_lightning", "transformers"}

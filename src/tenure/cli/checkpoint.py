@@ -89,6 +89,7 @@ def copy(
     run: Run,
     to: Annotated[str, typer.Argument(metavar="TO", help="The other store: a folder or a URL.")],
     checkpoint: Name = None,
+    *,
     to_run: Annotated[str | None, typer.Option("--to-run", metavar="RUN", help="Another id there.")] = None,
     gb_per_s: Annotated[
         float | None, typer.Option("--gb-per-s", min=1e-6, help="Bandwidth, to say how long it takes.")
@@ -119,6 +120,7 @@ def copy(
 def prune(
     store: StoreUrl,
     run: Run,
+    *,
     keep: Annotated[int, typer.Option("--keep", min=1, help="The last so many stay.")] = 3,
     every: Annotated[
         str | None, typer.Option("--every", metavar="DURATION", help="And one in each such stretch: 12h.")
