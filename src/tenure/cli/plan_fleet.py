@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 PlanFile = Annotated[Path, typer.Argument(metavar="FILE", help="The plan's file, YAML.")]
 
 
-def spares(file: PlanFile, json: options.Json = None, report: options.Report = None) -> None:
+def spares(
+    file: PlanFile,
+    json: options.Json = None,
+    report: options.Report = None,
+    scenario: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the plan as a scenario: tenure simulate FILE plays it."),
+    ] = None,
+) -> None:
     """Say how many racks to buy so that a job keeps its shape: at an instant, and through a whole mission.
 
     Racks of trays that hold some back, spare racks by confidence, zones, repair crews; the spares of the most
@@ -24,8 +32,8 @@ def spares(file: PlanFile, json: options.Json = None, report: options.Report = N
     from tenure.cli import screen, tables_of_fleet
     from tenure.service import fleet_plans
 
-    results = screen.Results(json, report, inputs=(file,))
-    answer = fleet_plans.spares(file, report)
+    results = screen.Results(json, report, scenario, inputs=(file,))
+    answer = fleet_plans.spares(file, report, scenario)
 
     def say(console: Console) -> None:
         tables_of_fleet.spares(console, answer)

@@ -62,6 +62,16 @@ def spares(console: Console, answer: Answer) -> None:
             keys = ("p_ok", "p_ok_formula", "p_no_shortage", "p_no_shortage_formula")
             played.add_row(count(row["spare"]), *(_fine(row[key]) for key in keys))
         put(console, played)
+    if answer["waits_for_parts"]:
+        waits = simple_table("Waiting for parts", "", ["adds to a repair", "down", "without"])
+        for what, row in answer["waits_for_parts"].items():
+            downs = (_fine(row["unavailability"]), _fine(row["unavailability_without"]))
+            waits.add_row(what, duration(row["wait_s"]), *downs)
+        put(console, waits)
+    console.print(
+        f"{count(answer['idle_spares']['gpus'])} GPUs of spare racks are idle on average: interruptible work "
+        "may use them (--scenario FILE plays it)."
+    )
     if answer["bought_covers"]:
         put(console, _covers(answer["bought_covers"]))
     end_of_answer(console, answer)

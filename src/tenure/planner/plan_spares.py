@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from tenure.planner.parts import mean_wait
 from tenure.planner.play_fleet import Part, PlayedFleet, draws
+from tenure.planner.play_nodes import PlayedNodes, lacking
 from tenure.planner.racks import CommonCause, Rack, Zone
 from tenure.planner.spares import (
     Fleet,
@@ -19,6 +21,7 @@ from tenure.planner.spares import (
     spares_for_mission,
     spares_for_most_work,
 )
+from tenure.planner.spares_at_work import scenario_of
 from tenure.settings.errors import BadInput
 from tenure.settings.spares_file import SparesFile
 
@@ -38,6 +41,8 @@ CONVENTIONS = {
     "mission": "the fewest with which no shortage begins at any time of the mission, from the steady state: "
     "exp(-nu H), and enough at an instant too; p_from_ready: begun with every rack up, repairs by chance",
     "optimum": "the most of active/(active + spare) · p_ok; racks only, held GPUs left out",
+    "idle_spares": "GPUs of spare racks up and not needed, on average; work that can be stopped may use "
+    "them; the scenario plays it by the scheduler (--scenario FILE, then tenure simulate FILE)",
     "gpus.of_bought, gpus.of_job": "difference ÷ bought, difference ÷ job",
 }
 
@@ -60,8 +65,41 @@ def fleet_of(file: SparesFile, q: float, active: int | None = None) -> Fleet:
     return Fleet(Zone(racks // file.zones, q, crews, common), file.zones)
 
 
+def with_waits(file: SparesFile, spare: int = 0) -> SparesFile:
+    """The file with the mean wait for parts in its repair times, as failures of so many racks need them."""
+    if file.parts is None:
+        return file
+    down, racks, longer = file.unavailability, file.active + spare, {}
+    for what, each in (("tray", file.rack.gpus // file.rack.tray_gpus), ("rack", 1)):
+        told, mttr = getattr(file.parts, what), getattr(down, f"{what}_mttr")
+        if told is not None:
+            rate = racks * each / getattr(down, f"{what}_mtbf")
+            longer[f"{what}_mttr"] = mttr + mean_wait(rate, told.on_site, told.turnaround)
+    changed: dict[str, Any] = {"unavailability": down.model_copy(update=longer)}
+    if file.mttr is not None and "rack_mttr" in longer:
+        changed["mttr"] = file.mttr + longer["rack_mttr"] - (down.rack_mttr or 0.0)
+    return file.model_copy(update=changed)
+
+
+def _waits(file: SparesFile, settled: SparesFile) -> dict[str, Any] | None:
+    """What parts add to repairs."""
+    if file.parts is None:
+        return None
+    return {
+        what: {
+            "wait_s": getattr(settled.unavailability, f"{what}_mttr")
+            - getattr(file.unavailability, f"{what}_mttr"),
+            "unavailability": settled.unavailability.of(what),
+            "unavailability_without": file.unavailability.of(what),
+        }
+        for what in ("tray", "rack")
+        if getattr(file.parts, what) is not None
+    }
+
+
 def plan_spares(file: SparesFile, *, name: str = "plan") -> dict[str, Any]:
     """The keys of the plan's JSON. BadInput where racks are down so much that spares are no answer."""
+    given, file = file, with_waits(file)
     rack = rack_of(file)
     if rack.q > LARGEST_Q:
         found = f"racks that are of no use {rack.q:.0%} of the time"
@@ -95,11 +133,16 @@ def plan_spares(file: SparesFile, *, name: str = "plan") -> dict[str, Any]:
             {"spare": s, "p_ok": fleet.p_ok(s), "productive_share": fleet.productive(s, file.elastic)}
             for s in range(0, rows + 1, file.zones)
         ],
+        "waits_for_parts": _waits(given, file),
         "alternatives": _alternatives(file),
         "over_q": _over_q(file, rack),
         "bought_covers": _covers(file, fleet),
         "cost": _cost(file, bought, spare),
         "played": _played(file, fleet, sorted({spare, mission["spare"] if mission else spare})),
+    }
+    told["idle_spares"] = {
+        "gpus": round((spare - rack.q * (fleet.active + spare)) * file.usable),
+        "scenario": scenario_of(file, rack.q, spare) if rack.q > 0 else None,
     }
     told["warnings"] = _warnings(file, told, fleet)
     told["conventions"] = CONVENTIONS
@@ -214,6 +257,9 @@ def _played(file: SparesFile, fleet: Fleet, spares: list[int]) -> list[dict[str,
         common_racks = file.common_cause.racks
     rack, found = rack_of(file), []
     for spare in spares:
+        if file.crews is not None or file.zones > 1:
+            found.append(_played_zones(file, fleet, spare))
+            continue
         played = PlayedFleet(
             fleet.active + spare, fleet.active, rack.trays, rack.needed, tray, whole, common, common_racks
         )
@@ -231,6 +277,40 @@ def _played(file: SparesFile, fleet: Fleet, spares: list[int]) -> list[dict[str,
             }
         )
     return found
+
+
+def _played_zones(file: SparesFile, fleet: Fleet, spare: int) -> dict[str, Any]:
+    """Zones, each with its crews, played rack by rack (trays in a rack's rate): short where any is."""
+    told, mission, mttr, zone = file.play, file.mission, file.rack_mttr_s, fleet.zone
+    assert told is not None
+    assert mission is not None
+    assert mttr is not None
+    law = Part(mttr * (1.0 - zone.q) / zone.q, mttr)
+    common, racks = None, 0
+    if file.common_cause is not None:
+        common = Part(YEAR_S / file.common_cause.per_year * file.zones, file.common_cause.mttr)
+        racks = file.common_cause.racks
+    yard = PlayedNodes(
+        zone.active + spare // file.zones, zone.active, law, zone.crews, common=common, common_nodes=racks
+    )
+    short, none = [], []
+    for draw in range(told.draws):
+        zones = [
+            lacking(np.random.default_rng([told.seed, draw, place]), yard, mission)
+            for place in range(file.zones)
+        ]
+        up = np.prod([1.0 - float((one.ends - one.starts).sum()) / mission for one in zones])
+        short.append(1.0 - float(up))
+        none.append(all(len(one.starts) == 0 for one in zones))
+    return {
+        "spare": spare,
+        "draws": told.draws,
+        "p_ok": 1.0 - float(np.mean(short)),
+        "p_ok_error": float(np.std(short, ddof=1)) / told.draws**0.5,
+        "p_ok_formula": fleet.p_ok(spare),
+        "p_no_shortage": float(np.mean(none)),
+        "p_no_shortage_formula": fleet.p_no_shortage(spare, mission, mttr),
+    }
 
 
 def _cost(file: SparesFile, bought: int, spare: int) -> dict[str, float] | None:
@@ -278,6 +358,8 @@ def _warnings(file: SparesFile, told: dict[str, Any], fleet: Fleet) -> list[str]
             f"most of a rack's unavailability ({tray:.4f} of {told['rack_unavailability']:.4f}) is trays: "
             "holding one more back in each rack may be cheaper than spare racks (see alternatives)"
         )
+    if file.parts is None:
+        found.append("parts are taken to be at hand: give parts where a repair may wait for one")
     if file.zones > 1 and file.crews is None and file.common_cause is None:
         shared = spares_at_instant(
             replace(fleet, zone=replace(fleet.zone, active=fleet.active), zones=1), file.confidence

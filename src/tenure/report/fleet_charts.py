@@ -61,7 +61,7 @@ def field(
     title: str, unit: str, values: ArrayLike, *, across: Sequence[str], up: Sequence[str], alt: str,
     texts: Sequence[Sequence[str]], note: str = "",
 ) -> Frame:  # fmt: skip
-    """A map: a cell for each value (rows from below), one colour above 0, another below, and its text; nan: none.
+    """A map: a cell for each value (rows from below), one colour above 0, another below, and its text.
 
     The colours are alike deep for alike distances from 0.
     """

@@ -18,7 +18,7 @@ from tenure.planner.published import rows
 from tenure.report.fleet_page import write_goodput_page, write_power_page, write_spares_page
 from tenure.report.fleet_records_page import write_failures_page
 from tenure.report.power_page import write_calibration_page, write_capping_page
-from tenure.service.outputs import placed
+from tenure.service.outputs import placed, write_json
 from tenure.settings.calibration_file import read_calibration_file, read_readings
 from tenure.settings.capping_file import read_capping_file
 from tenure.settings.errors import BadInput
@@ -61,9 +61,15 @@ def _log(file: GoodputFile, path: Path) -> Log:
     return Log(incidents.of_causes(), nodes, told.of_nodes, told.days)
 
 
-def spares(path: Path, page: Path | None = None) -> dict[str, Any]:
-    """What to buy so that a job keeps its shape. BadInput where the file is wrong or spares are no answer."""
+def spares(path: Path, page: Path | None = None, scenario: Path | None = None) -> dict[str, Any]:
+    """What to buy so that a job keeps its shape. BadInput where the file is wrong or spares are no answer.
+
+    `scenario`: a file to write, the plan as `simulate` plays it.
+    """
     answer = plan_spares(read_spares_file(path), name=str(path))
+    if scenario is not None:
+        with placed(scenario) as draft:
+            write_json(answer["idle_spares"]["scenario"], draft)
     if page is not None:
         with placed(page) as draft:
             write_spares_page(answer, draft)

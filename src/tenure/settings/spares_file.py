@@ -82,6 +82,18 @@ class CommonCauseFile(Checked):
     mttr: SomeSeconds
 
 
+class PartsFile(Checked):
+    """Parts that a repair waits for: so many on site, each one used there again after `turnaround`."""
+
+    on_site: Annotated[int, BeforeValidator(whole(0, MOST_RACKS, "a whole number of parts"))]
+    turnaround: SomeSeconds
+
+
+class AllPartsFile(Checked):
+    tray: PartsFile | None = None
+    rack: PartsFile | None = None
+
+
 class SeenRacksFile(Checked):
     """Rack failures counted, and the rack-days over which: q is then known to a credible interval."""
 
@@ -111,6 +123,7 @@ class SparesFile(Checked):
     elastic: Flag = False
     crews: Crews | None = None
     common_cause: CommonCauseFile | None = None
+    parts: AllPartsFile | None = None
     seen: SeenRacksFile | None = None
     bought: Gpus | None = None
     prices: SparesPricesFile | None = None
@@ -161,6 +174,11 @@ def spares_file_of(raw: Any, *, file: str = "plan") -> SparesFile:
     for key in ("mission", "seen"):
         if getattr(plan, key) is not None and plan.rack_mttr_s is None:
             raise BadInput(file, "mttr", "nothing", f"the mean repair time of a rack: {key} needs it")
+    for what in ("tray", "rack"):
+        if plan.parts is not None and getattr(plan.parts, what) is not None:
+            if getattr(plan.unavailability, f"{what}_mtbf") is None:
+                allowed = f"{what}_mtbf and {what}_mttr: how often a part is needed"
+                raise BadInput(file, f"parts.{what}", f"{what} as a part of the time", allowed)
     if plan.play is not None:
         _check_play(plan, file)
     if plan.bought is not None and plan.bought // rack.gpus < plan.active:
@@ -180,6 +198,6 @@ def _check_play(plan: SparesFile, file: str) -> None:
     if down.tray_mtbf is None or down.rack_mtbf is None:
         allowed = "tray_mtbf, tray_mttr, rack_mtbf and rack_mttr: play needs times, not parts of the time"
         raise BadInput(file, "unavailability", "parts of the time", allowed)
-    if plan.zones > 1 or plan.crews is not None:
-        found = "several zones" if plan.zones > 1 else "few crews"
-        raise BadInput(file, "play", found, "one zone with unlimited repair: others are not played")
+    if plan.crews is not None and plan.common_cause is not None:
+        found = "few crews with a common cause"
+        raise BadInput(file, "play", found, "one of them: how they share repair is not said")
