@@ -61,10 +61,10 @@ def test_where_the_controller_is_dead_the_window_still_ends_in_a_verified_checkp
     with Gang(tmp_path, 1, steps=100_000, pace=0.05) as gang:
         gang.until(lambda beats: len(beats) == 2 and min(beat["step"] for beat in beats.values()) >= 1)
         now = time.time()
-        gang.put("window.json", run="example", attempt=1, window="w", checkpoint_at=now + 2, drain_at=now + 5,
-                 ends_at=now + 30)  # fmt: skip
-        assert gang.wait(30) == [0, 0], gang.told()
-        assert time.time() < now + 30
+        gang.put("window.json", run="example", attempt=1, window="w", checkpoint_at=now + 3,
+                 drain_at=now + 14, ends_at=now + 90, margin_s=70)  # fmt: skip
+        assert gang.wait(90) == [0, 0], gang.told()
+        assert time.time() < now + 90
         told = gang.beats()[0]
     lines = (gang.hook / "heartbeats-0.jsonl").read_text()
     assert "window-checkpoint-1" in lines

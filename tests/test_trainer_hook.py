@@ -112,6 +112,27 @@ def test_without_a_controller_the_window_itself_asks_for_the_save_and_the_drain(
     assert hook.leave() == 0
 
 
+def test_the_controllers_own_ladder_leaves_room_for_its_checkpoint(tmp_path: Path, clocks: Clocks) -> None:
+    """No save was measured yet: the trainer goes by the length that the controller's deadlines hold."""
+    ends, save, step_s = clocks.wall + 2000, 120.0, 5.0
+    put(tmp_path, "window.json", attempt=1, margin_s=60, ends_at=ends,
+        checkpoint_at=ends - 60 - 2 * save, drain_at=ends - 60 - save - step_s)  # fmt: skip
+    hook = hook_of(tmp_path, clocks)
+    said = []
+    for step in range(1, 1000):
+        clocks.pass_s(step_s)
+        answer = hook.poll(step, step)
+        if answer.saves:
+            said.append(answer.do)
+            with hook.saving(step):
+                clocks.pass_s(save)
+        if answer.drains:
+            break
+    assert said == [CHECKPOINT, DRAIN]
+    assert hook.leave() == 0
+    assert clocks.wall <= ends - 60 + 2 * step_s, "two steps of the margin are used, once"
+
+
 def test_slower_saves_pull_the_own_deadline_forward(tmp_path: Path, clocks: Clocks) -> None:
     """The controller's deadlines were worked out when a save took 20 s; it takes 90 s by now."""
     began = clocks.wall

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from tenure.trainer.agreement import mark
 from tenure.trainer.words import CHECKPOINT, DRAIN, GO_ON, URGENCY, Answer
 
+LOOK_S = 1.0  #: how late a deadline may be seen
+
 
 class Heard(NamedTuple):
     """Everything that may ask something of this rank."""
@@ -32,11 +34,11 @@ class Rungs(NamedTuple):
     drain: float = math.inf
     gone: float = math.inf  #: the last save must be committed by then
     ends: float = math.inf
-    save_s: float = 0.0  #: what a save takes here, at worst
+    begin_by: float = math.inf  #: a save that is begun later would still be under way when the drain is due
 
     def leaves_room(self, now: float) -> bool:
-        """Whether a save that is begun now is committed before the drain is due."""
-        return now + self.save_s <= self.drain
+        """Whether a save that is begun now does not hold up the drain's."""
+        return now <= self.begin_by
 
 
 def rungs_of(window: Mapping[str, Any] | None, save_s: float, step_s: float) -> Rungs:
@@ -45,13 +47,16 @@ def rungs_of(window: Mapping[str, Any] | None, save_s: float, step_s: float) -> 
         return Rungs()
     ends = _instant(window.get("ends_at"))
     gone = ends - max(0.0, _number(window.get("margin_s"), 0.0))
-    drain = min(_instant(window.get("drain_at")), gone - save_s - step_s)
+    told, early = _instant(window.get("drain_at")), _instant(window.get("checkpoint_at"))
+    drain = min(told, gone - save_s - step_s)
     # it begins a step after it was due, another step passes after it, and the drain must still be to come
-    checkpoint = min(_instant(window.get("checkpoint_at")), gone - 2 * save_s - 3 * step_s, drain)
-    believed = save_s
-    if not save_s and gone < math.inf and drain < math.inf:  # none was measured: what the controller goes by
-        believed = max(0.0, gone - drain - step_s)
-    return Rungs(checkpoint, drain, gone, ends, believed)
+    checkpoint = min(early, gone - 2 * save_s - 3 * step_s, drain)
+    if save_s or drain == math.inf:
+        return Rungs(checkpoint, drain, gone, ends, drain - save_s)
+    # no save was measured: one takes what the controller's deadlines hold, and its own checkpoint may begin
+    lasts = gone - drain - step_s if gone < math.inf else 0.0
+    begin_by = max(drain - max(0.0, lasts), early + 2 * step_s + LOOK_S if early < math.inf else -math.inf)
+    return Rungs(checkpoint, drain, gone, ends, min(begin_by, drain))
 
 
 def wish(heard: Heard, now: float, attempt: int, rungs: Rungs, answered: Container[int]) -> Answer:
