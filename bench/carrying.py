@@ -22,9 +22,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from run_world import DAY, HOUR, START, World, run_of  # noqa: E402
+from tenure.planner.of_file import run_of as model_of  # noqa: E402
 from tenure.planner.run_model import Speed  # noqa: E402
 from tenure.runs import training  # noqa: E402
 from tenure.runs.drawn import Draws  # noqa: E402
+from tenure.settings.window_file import window_file_of  # noqa: E402
 
 B, OPEN_DAY, TIGHT_DAY, ON_DEMAND_DAY = 53_760.0, 116_800.0, 400_000.0, 76_800.0
 P_OPEN = 0.7
@@ -128,7 +130,8 @@ def table(runs: list[Lived]) -> list[tuple[str, str, np.ndarray]]:
         return B * window + day * np.maximum(0, length - (window - lead))
 
     best = min(WINDOWS, key=lambda window: foresight(window).mean())
-    median = float(round(float(np.median(length))))
+    model, _ = model_of(window_file_of(PLAN))
+    median = float(round(float(model.length().quantile(np.array(0.5)))))
     return [
         ("the controller", f"{WINDOW_DAYS:g} d", controller),
         ("perfect information, extended as hindsight says", f"{best:g} d", foresight(best)),
@@ -169,8 +172,9 @@ is on offer and that day costs 400,000. {extended} runs were extended, {over} ov
 
 *Perfect information* buys the window that turned out best for these very runs and, where an extension is on
 offer, knows how long each will take: no policy of one window can do better. *Reserve the median* buys the
-whole days nearest to the median length. *All on demand* leaves out what the gang costs until it is
-assembled. What a run would still have needed past its window is its tokens left at the pace it had.
+whole days nearest to the median of what the plan believes. *All on demand* leaves out what the gang costs
+until it is assembled. What a run would still have needed past its window is its tokens left at the pace it
+had.
 
 ```console
 $ python bench/carrying.py --runs 1000 --page
