@@ -212,7 +212,7 @@ def test_a_limit_is_chosen_under_curves_that_disagree():
         ({"idle": {"gpus": 8, "held": 8, "draw": 0.2}}, "idle"),
         ({"measured_w": 1300}, "measured_w"),
         ({"cap": 960}, "cap"),
-        ({"seasons": [{"name": "summer"}]}, "seasons[0].multiplier"),
+        ({"seasons": [{"name": "summer"}]}, "seasons[0]"),
         ({"breakers": [{"name": "a", "limit_kw": -1, "gpus": 72}]}, "breakers[0].limit_kw"),
         ({"beside": {"x": [[700, 0.5], [700, 0.6]]}}, "beside.x"),
     ],
@@ -222,3 +222,46 @@ def test_what_is_wrong_in_a_file_is_one_message(change, key):
         answer(**change)
     assert refused.value.key_path == key
     assert "\n" not in str(refused.value)
+
+
+def test_a_multiplier_in_parts_multiplies_and_its_watts_sum_to_all():
+    cooling = {
+        "liquid": {"part": "80%", "watts_per_watt": 0.03},
+        "air": {"part": "20%", "watts_per_watt": 0.12},
+    }
+    raw = {
+        "site_mw": 150, "overhead_w": 357, "rated_w": 1200, "curve": "gb200_fit",
+        "parts": {"network": "11%", "services": "10%"}, "cooling": cooling,
+        "seasons": [{"name": "summer", "cooling": {"liquid": {"part": 1, "watts_per_watt": 0.1},
+                                                   "air": {"part": 0, "watts_per_watt": 0}}}],
+    }  # fmt: skip
+    told = plan_power(power_file_of(raw))
+    times = 1.11 * 1.10 * (1 + 0.8 * 0.03 + 0.2 * 0.12)
+    best = told["optimum"]
+    assert best["all_in_w"] == pytest.approx(times * (best["cap_w"] + 357))
+    assert sum(told["split_w"].values()) == pytest.approx(best["all_in_w"])
+    assert told["seasons"][0]["multiplier"] == pytest.approx(1.11 * 1.10 * 1.1)
+    plain = plan_power(
+        power_file_of({**raw, "parts": {}, "cooling": None, "multiplier": times, "seasons": []})
+    )
+    assert plain["optimum"]["gpus"] == best["gpus"]
+    with pytest.raises(BadInput, match="multiplier"):
+        power_file_of({**raw, "multiplier": 1.3})
+    with pytest.raises(BadInput, match="100%"):
+        power_file_of({**raw, "cooling": {**cooling, "air": {"part": "30%", "watts_per_watt": 0.1}}})
+
+
+def test_a_breaker_carries_what_hangs_under_it_and_is_bound_by_those_above():
+    raw = {"site_mw": 1, "multiplier": 1.3, "overhead_w": 300, "rated_w": 700, "curve": "h100_mayr"}
+    tree = [
+        {"name": "hall", "limit_kw": 160}, {"name": "a", "limit_kw": 100, "gpus": 80, "under": "hall"},
+        {"name": "b", "limit_kw": 100, "gpus": 100, "under": "hall"},
+    ]  # fmt: skip
+    rows = {row["name"]: row for row in plan_power(power_file_of({**raw, "breakers": tree}))["breakers"]}
+    assert rows["hall"]["gpus"] == 180
+    assert rows["hall"]["cap_w"] == pytest.approx(160_000 / 180 - 300)
+    assert rows["a"]["cap_w"] == pytest.approx(950)
+    assert rows["a"]["path_cap_w"] == rows["hall"]["cap_w"]
+    assert rows["b"]["path_cap_w"] == pytest.approx(160_000 / 180 - 300)
+    with pytest.raises(BadInput, match="named before"):
+        power_file_of({**raw, "breakers": tree[1:]})

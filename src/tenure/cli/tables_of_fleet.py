@@ -274,6 +274,11 @@ def power(console: Console, answer: Answer) -> None:
         console.print(
             f"Held accelerators that idle let the limit rise × {answer['idle']['limit_factor']:.3f}."
         )
+    if answer["split_w"]:
+        split = simple_table("Site watts of one accelerator at the best limit", "", ["W"])
+        for name, watts in answer["split_w"].items():
+            split.add_row(name, f"{watts:,.1f}")
+        put(console, split)
     if answer["seasons"]:
         seasons = simple_table("Seasons", "", ["accelerators", "limit of the fleet, W", "each does"])
         for row in answer["seasons"]:
@@ -281,9 +286,12 @@ def power(console: Console, answer: Answer) -> None:
             seasons.add_row(row["name"], count(row["gpus"]), significant(row["cap_w"]), does)
         put(console, seasons)
     if answer["breakers"]:
-        breakers = simple_table("Breakers, the tightest first", "", ["allows, W", "passed by"])
+        breakers = simple_table(
+            "Breakers, the tightest first", "", ["GPUs", "allows, W", "with all above it", "passed by"]
+        )
         for row in answer["breakers"]:
-            breakers.add_row(row["name"], significant(row["cap_w"]), _fine(row["over"]))
+            limits = (significant(row["cap_w"]), significant(row["path_cap_w"]))
+            breakers.add_row(row["name"], count(row["gpus"]), *limits, _fine(row["over"]))
         put(console, breakers)
     if answer["regret"]:
         regret = answer["regret"]

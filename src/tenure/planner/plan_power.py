@@ -29,8 +29,11 @@ CONVENTIONS = {
     "per_gpu": "speed at the limit ÷ speed at the reference limit",
     "cluster": "per_gpu ÷ (cap + overhead_w), relative to the reference limit; accelerators not rounded",
     "optimum": "the most of per_gpu ÷ (cap + overhead_w + capital_w), within the curve, to 1 W",
+    "split_w": "site watts of one accelerator at the optimum, by what takes them; each part of what it "
+    "carries, cooling of all of it; they sum to all_in_w",
     "seasons": "gpus: fed at the best limit; cap_w: the limit to which the fleet of the optimum must go",
-    "breakers": "the limit each allows if all below draw it at once; over: what the optimum passes it by",
+    "breakers": "the limit each allows if all below draw it at once; path_cap_w: the least up the tree; "
+    "over: what the optimum passes it by",
     "regret": "the part of its own best that one limit leaves undone, under each curve; least worst",
     "cap_w": "the limit that is set; what is drawn may stay below it (see drawn_axis)",
 }
@@ -57,7 +60,7 @@ def curve_named(curve: str | Points, rated_w: float) -> Curve:
 
 def site_of(file: PowerFile) -> Site:
     """The site of a file, in watts."""
-    return Site(file.site_mw * 1e6, file.multiplier, file.overhead_w, file.capital_w)
+    return Site(file.site_mw * 1e6, file.site_multiplier, file.overhead_w, file.capital_w)
 
 
 def plan_power(file: PowerFile, *, name: str = "plan") -> dict[str, Any]:
@@ -79,6 +82,7 @@ def plan_power(file: PowerFile, *, name: str = "plan") -> dict[str, Any]:
         "at": asked,
         "capital_for_at_w": [capital_for(site, curve, row["cap_w"]) for row in asked],
         "drawn_axis": _drawn(file, site),
+        "split_w": _split(file, site, best),
         "idle": _idle(file, site, curve, reference),
         "stragglers": _stragglers(file),
         "seasons": _seasons(file, site, curve, reference, best),
@@ -145,15 +149,16 @@ def _seasons(
     fleet = site.gpus(best_w)
     found = []
     for season in file.seasons:
+        multiplier = file.season_multiplier(season)
         if fleet == 0:
             break  # the site feeds none at this limit
-        other = replace(site, multiplier=season.multiplier)
-        cap_w = cap_within(site.site_w, fleet, season.multiplier, site.overhead_w)
+        other = replace(site, multiplier=multiplier)
+        cap_w = cap_within(site.site_w, fleet, multiplier, site.overhead_w)
         reached = curve.holds(cap_w)
         found.append(
             {
                 "name": season.name,
-                "multiplier": season.multiplier,
+                "multiplier": multiplier,
                 "gpus": other.gpus(best_w),
                 "cap_w": cap_w,
                 "per_gpu": per_gpu(curve, reference, cap_w) if reached else None,
@@ -164,13 +169,41 @@ def _seasons(
 
 def _breakers(file: PowerFile, best_w: float) -> list[dict[str, Any]]:
     """The limit each breaker allows if all below it draw it at once; the tightest first."""
-    rows = []
+    placed = _placed(file)
+    rows: list[dict[str, Any]] = []
     for breaker in file.breakers:
-        cap_w = cap_within(breaker.limit_kw * 1e3, breaker.gpus, breaker.multiplier, file.overhead_w)
-        drawn_w = breaker.gpus * breaker.multiplier * (best_w + file.overhead_w)
+        gpus = placed[breaker.name]
+        cap_w = cap_within(breaker.limit_kw * 1e3, gpus, breaker.multiplier, file.overhead_w)
+        drawn_w = gpus * breaker.multiplier * (best_w + file.overhead_w)
         over = drawn_w / (breaker.limit_kw * 1e3) - 1.0
-        rows.append({"name": breaker.name, "cap_w": cap_w, "over": max(0.0, over)})
+        rows.append({"name": breaker.name, "gpus": gpus, "cap_w": cap_w, "over": max(0.0, over)})
+    by_name = {row["name"]: row for row in rows}
+    for breaker, row in zip(file.breakers, rows, strict=True):  # each after the one above it
+        above = by_name[breaker.under]["path_cap_w"] if breaker.under is not None else row["cap_w"]
+        row["path_cap_w"] = min(row["cap_w"], above)
     return sorted(rows, key=lambda row: float(row["cap_w"]))
+
+
+def _placed(file: PowerFile) -> dict[str, int]:
+    """Accelerators on each breaker and on those under it."""
+    found = {breaker.name: breaker.gpus for breaker in file.breakers}
+    for breaker in reversed(file.breakers):
+        if breaker.under is not None:
+            found[breaker.under] += found[breaker.name]
+    return found
+
+
+def _split(file: PowerFile, site: Site, cap_w: float) -> dict[str, float] | None:
+    """An accelerator's site watts by what takes them; they sum to `all_in_w`."""
+    if not file.overheads:
+        return None
+    watts = {"accelerator": cap_w, "its share of the rack": site.overhead_w}
+    reached = cap_w + site.overhead_w
+    for name, part in file.parts.items():
+        watts[name] = reached * part
+        reached *= 1.0 + part
+    cooling = {} if file.cooling is None else file.cooling.shares()
+    return watts | {name: reached * part for name, part in cooling.items()}
 
 
 def _regret(file: PowerFile, site: Site, curve: Curve) -> dict[str, Any] | None:

@@ -174,7 +174,29 @@ def write_power_page(answer: Answer, curves: Answer, file: Path) -> None:
     for row in sorted([*others, best], key=lambda row: float(row["cap_w"])):
         keys = ("cap_w", "gpus", "per_gpu", "cluster", "all_in_w", "mwh_a_year")
         sheet.rows.append(Row([figure(row[key], 6 if key == "gpus" else 4) for key in keys]))
-    write_fleet_page(file, "Power", answer, tiles, [Part("curves", "Limits", frames=[frame], sheets=[sheet])])
+    parts = [Part("curves", "Limits", frames=[frame], sheets=[sheet])]
+    sheets = _site_sheets(answer)
+    if sheets:
+        parts.append(Part("site", "Where the site's power goes", sheets=sheets))
+    write_fleet_page(file, "Power", answer, tiles, parts)
+
+
+def _site_sheets(answer: Answer) -> list[Sheet]:
+    """What takes an accelerator's watts, and what each breaker allows."""
+    found = []
+    if answer["split_w"]:
+        split = Sheet("split", "", [Column("", text=True), Column("site W")])
+        split.caption = "Site watts of one accelerator at the best limit."
+        split.rows += [Row([word(name), figure(watts, 4)]) for name, watts in answer["split_w"].items()]
+        found.append(split)
+    if answer["breakers"]:
+        names = ("GPUs", "allows, W", "with all above it, W", "passed by")
+        tree = Sheet("breakers", "", [Column("breaker", text=True), *(Column(name) for name in names)])
+        for row in answer["breakers"]:
+            cells = [figure(row["gpus"], 6), figure(row["cap_w"], 4), figure(row["path_cap_w"], 4)]
+            tree.rows.append(Row([word(row["name"]), *cells, share(row["over"])]))
+        found.append(tree)
+    return found
 
 
 def write_fleet_page(
