@@ -49,8 +49,8 @@ def capping(console: Console, answer: Answer) -> None:
         names = (("job_aware", "job by job"), ("even", "one limit for all"), ("none", "no controller"))
         for key, name in names:
             row = answer["played"][key]
-            cells = (f"{row['lost_racks']:.2f}", percent(row["most_drawn"]), duration(row["over_s"]))
-            played.add_row(name, *cells, row["tripped"] or NOTHING)
+            told = (f"{row['lost_racks']:.2f}", percent(row["most_drawn"]), duration(row["over_s"]))
+            played.add_row(name, *told, row["tripped"] or NOTHING)
         put(console, played)
     end_of_answer(console, answer)
 
