@@ -7,7 +7,7 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,15 +24,14 @@ from tenure.engines.clock import ChosenClock, Clock
 from tenure.ledger.opening import open_database
 from tenure.ledger.records import LedgerUnavailable
 from tenure.providers.opening import provider_of
-from tenure.providers.protocol import Node, Window
-from tenure.runs import gauges, preflight_commands
+from tenure.runs import gauges
 from tenure.runs.alarms import Webhook
 from tenure.runs.book import RunBook, runs_in
 from tenure.runs.controller import Controller, HeldByAnother
 from tenure.runs.extending import Extender
+from tenure.runs.gating import gate_of
 from tenure.runs.hook import Hook
-from tenure.runs.parts import Gated, Parts, Trainer
-from tenure.runs.preflight import FAIL
+from tenure.runs.parts import Parts, Trainer
 from tenure.runs.rehearse import Asked, Rehearsal, rehearse
 from tenure.runs.shelf import StoreShelf, StoreVault
 from tenure.runs.signing import Rules
@@ -46,7 +45,6 @@ from tenure.settings.run_file import Run, read_run_file
 
 LOCAL_NODE = "here"
 GATE_S = 90.0  #: the gang's test takes no longer: a controller's lease must outlast it
-Gate = Callable[[Sequence[Node], Sequence[Window]], Gated]
 RECORD_RETRY_S = 5.0
 IN_MEMORY = "/dev/shm"  #: what a rehearsal writes is thrown away
 SELDOM_S = 3600.0  #: in a rehearsal nothing happens between two events, so it is looked no more often
@@ -171,52 +169,9 @@ def _parts(run: Run, place: Place, book: RunBook, stack: ExitStack) -> Parts:
         trainer=_trainer(run, place, stack),
         hook=Hook(run.hook),
         sound=webhook,
-        gate=_gate(run),
+        gate=gate_of(run, bound_s=GATE_S),
         extend=extend,
     )
-
-
-def _gate(run: Run) -> Gate | None:
-    """What `preflight` names for nodes and network, asked of the gang itself; None where it names none."""
-    told = run.file.preflight
-    if told.health is None and told.all_reduce is None:
-        return None
-
-    def gate(nodes: Sequence[Node], windows: Sequence[Window]) -> Gated:
-        ids = {node.address or node.id: node.id for node in nodes}
-        found = []
-        if told.health is not None:
-            one = told.health
-            tools = {"smi": one.smi, "nvlink": one.nvlink, "dcgm": one.dcgm}
-            found.append(
-                preflight_commands.health(
-                    tools,
-                    list(ids),
-                    gpus=run.plan.gpus_per_node,
-                    links=one.links,
-                    bound_s=GATE_S,
-                    folder=run.folder,
-                )
-            )
-        if told.all_reduce is not None:
-            test = told.all_reduce
-            output = None if test.output is None else run.folder / test.output
-            found.append(
-                preflight_commands.all_reduce(
-                    test.command,
-                    output,
-                    expected=test.expected,
-                    share=test.share,
-                    ranks=test.ranks,
-                    bound_s=GATE_S,
-                    folder=run.folder,
-                )
-            )
-        bad = tuple(ids.get(name, name) for one in found for name in one.numbers.get("bad_nodes", ()))
-        text = "; ".join(f"{one.state}: {one.text}" for one in found)
-        return Gated(all(one.state != FAIL for one in found), text, bad)
-
-    return gate
 
 
 def _store(run: Run) -> Store:
