@@ -184,7 +184,7 @@ def test_a_trainer_that_never_steps_is_started_ever_more_seldom(make: Make) -> N
     world.provider.lend(START, START + 2 * DAY, 4)
     world.controller()
     world.live(START + DAY)
-    assert "does not start" in world.modes()
+    assert "does not get on" in world.modes()
     assert len(world.state.attempts) < 30
 
 

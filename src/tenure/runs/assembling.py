@@ -176,14 +176,18 @@ def _on_demand(d: Deciding) -> None:
 
 
 def _crashes(d: Deciding) -> bool:
-    """A trainer that ends again and again before its first step is started ever more seldom."""
+    """A trainer that ends again and again and keeps nothing is started ever more seldom."""
+    kept = max(0.0, d.kept.tokens)
     crashed = list(
-        takewhile(lambda one: one.end == FAILED and one.first_beat is None, reversed(d.state.attempts))
+        takewhile(
+            lambda one: one.end == FAILED and max(0.0, one.from_tokens) >= kept - 0.5,
+            reversed(d.state.attempts),
+        )
     )
     if len(crashed) < CRASHES:
         return False
     again = (crashed[0].ended or d.now) + min(LONGEST_WAIT_S, SOON_S * 2 ** len(crashed))
-    d.alarm("does not start", f"{len(crashed)} attempts in a row ended before their first step")
+    d.alarm("does not get on", f"{len(crashed)} attempts in a row ended and kept nothing")
     d.wake_at(again)
     return d.now < again
 

@@ -230,6 +230,9 @@ def ended(d: Deciding, live: Attempt, trainer: TrainerSeen) -> None:
     if d.look.kept is None:
         d.alarm("store silent", "the trainer has ended, and what it saved is not known")
         return
+    if trainer.done and not d.complete:
+        text = f"the trainer says that all is done; {d.kept.tokens:.6g} of {d.run.tokens:.6g} tokens are kept"
+        d.alarm("lost final checkpoint", text)
     if trainer.done or d.complete:
         end(d, live, FINISHED if d.complete else FAILED, "it says that all is done")
     elif trainer.exit_code == 0:
