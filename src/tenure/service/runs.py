@@ -23,6 +23,7 @@ from tenure.checkpoints.words import StoreError
 from tenure.engines.clock import ChosenClock, Clock
 from tenure.ledger.opening import open_database
 from tenure.ledger.records import LedgerUnavailable
+from tenure.providers.capability import capability
 from tenure.providers.opening import provider_of
 from tenure.runs import gauges
 from tenure.runs.alarms import Webhook
@@ -202,8 +203,7 @@ def status(file: Path, place: Place) -> dict[str, Any]:
         if run.file.run not in runs_in(db):
             raise CannotCarry(f"{run.file.run} has no book in {place.data}: it was never started")
         book = RunBook(db, run.file.run, place.clock.now)
-        provider = provider_of(run.file.provider, run.folder, place.clock, client=place.client)
-        return _standing(run, provider.capability.terminates_s, book, place)
+        return _standing(run, capability(run.file.provider["name"]).terminates_s, book, place)
 
 
 def _standing(run: Run, terminates_s: float, book: RunBook, place: Place) -> dict[str, Any]:
@@ -281,8 +281,6 @@ def _best_days(run: Run) -> float:
 
 
 def _of_rehearsal(run: Run, lived: Rehearsal, asked: Asked) -> dict[str, Any]:
-    from tenure.providers.capability import capability
-
     terminates = capability("aws").terminates_s
     events = list(lived.book.events())
     told = standing(run, terminates, lived.state, events, Hook(run.hook), lived.now)
