@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import re
 import time
@@ -69,6 +70,29 @@ def test_the_child_is_ended_when_the_server_is(tmp_path: Path, monkeypatch: pyte
     began = time.monotonic()
     warming.compile_aside(lab, lambda: True)
     assert time.monotonic() - began < 20
+
+
+def test_rubbish_is_looked_for_among_all_objects_every_ten_minutes_only() -> None:
+    before, now = gc.get_threshold(), [0.0]
+    sweeper = heap.Sweeper(lambda: now[0])
+
+    def sweeps() -> int:
+        return int(gc.get_stats()[2]["collections"])
+
+    try:
+        sweeper.look()
+        assert gc.get_threshold() == (*before[:2], heap.NEVER)
+        done = sweeps()
+        now[0] = heap.SWEEP_EVERY_S - 1
+        sweeper.look()
+        kept = [[n] for n in range(300_000)]  # would have been enough for one
+        assert sweeps() == done
+        now[0] += 1
+        sweeper.look()
+        assert sweeps() == done + 1
+        assert len(kept) == 300_000
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_a_machine_without_these_calls_keeps_its_heap_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

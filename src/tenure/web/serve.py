@@ -15,7 +15,7 @@ import uvicorn
 
 from tenure.service.live.aides import Aides
 from tenure.service.live.desk import Desk
-from tenure.service.live.heap import keep_small
+from tenure.service.live.heap import Sweeper, keep_small
 from tenure.service.live.standing import Options, standing, when_ready
 from tenure.web.app import create_app
 
@@ -53,6 +53,7 @@ def serve(options: Options, say: Say, *, verbose: bool = False) -> None:
         url = f"http://{_host(options.host)}:{address.getsockname()[1]}"
         aides = Aides(desk)
         aides.start()
+        aides.repeat("heap", Sweeper().look)
         waiting = when_ready(desk, lambda: say(_up(desk, options, url)), over)
         server = Server(
             uvicorn.Config(

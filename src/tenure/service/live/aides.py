@@ -55,12 +55,12 @@ class Aides:
             if live.messages is not None:
                 self.courier = Courier(desk.lab.name, live.messages, LeadersOutbox(desk), desk.now)
                 self.courier.start()
-        self._repeat("tallies", self.count)
-        self._repeat("compacting", Compactor(desk).look)
+        self.repeat("tallies", self.count)
+        self.repeat("compacting", Compactor(desk).look)
         if desk.shadow:
-            self._repeat("shadow", Daily(desk).look)
+            self.repeat("shadow", Daily(desk).look)
         else:
-            self._repeat("reservations", Keeper(desk).look)
+            self.repeat("reservations", Keeper(desk).look)
 
     def close(self) -> None:
         """End all of it; what has not left is delivered after the next start."""
@@ -71,7 +71,7 @@ class Aides:
         for thread in self._threads:
             thread.join(timeout=10)
 
-    def _repeat(self, name: str, step: Callable[[], object]) -> None:
+    def repeat(self, name: str, step: Callable[[], object]) -> None:
         """In a thread of its own, once a second until the end. What goes wrong is tried again, and logged."""
 
         def on() -> None:
