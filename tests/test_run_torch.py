@@ -149,7 +149,7 @@ def test_two_processes_are_carried_across_three_windows_and_learn_the_same(tmp_p
     assert not [line for line in told["timeline"] if "lost final checkpoint" in line["text"]], said[-3000:]
     plain = {**os.environ, "OMP_NUM_THREADS": "1", "TENURE_HOOK": str(tmp_path / "plain-hook")}
     subprocess.run(
-        command(tmp_path, times.steps, 0.0, "plain", "plain-store"), env=plain, check=True, timeout=200
+        command(tmp_path, times.steps, 0.0, "plain", "plain-store"), env=plain, check=True, timeout=900
     )
     assert learned(tmp_path / "losses") == learned(tmp_path / "plain")
     assert len(learned(tmp_path / "plain")) == times.steps
