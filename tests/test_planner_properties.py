@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,16 @@ from hypothesis import strategies as st
 
 from stockpyl_windows import ATOMS
 from tenure.planner.lengths import Atoms, Lognormal, Normal, ShiftedExponential, Uniform
-from tenure.planner.run_model import COMPOUNDING, FIRST_ORDER, Loss, Rate, RunModel, Speed
+from tenure.planner.run_model import (
+    COMPOUNDING,
+    FIRST_ORDER,
+    Loss,
+    Rate,
+    RunModel,
+    Speed,
+    draw_segments,
+    segment_moments,
+)
 from tenure.planner.terms import Overrun, Terms
 from tenure.planner.window import Offer, best, continuous, judge
 
@@ -136,3 +146,23 @@ def test_stockpyls_discrete_windows_are_ours():
         row = best(judge(length, Terms.of(case["b"], Overrun(case["o"])), offers))
         assert row.cost == pytest.approx(case["cost"], rel=1e-9)
         assert row.days == case["days"]
+
+
+def test_a_run_that_fails_ten_thousand_times_is_drawn_in_little_memory_and_as_its_moments_say():
+    """Drawn one by one, 100,000 such runs would be a thousand million numbers."""
+    rng, runs, hours = np.random.default_rng(3), 100_000, 500.0
+    rate, loss = np.full(runs, 27.0), Loss(restart=0.001, every=0.01, stall=0.0001)
+    drawn = draw_segments(rng, np.full(runs, hours), rate, loss)
+    mean, variance = (float(value[0]) for value in segment_moments(rate[:1], loss))
+    segments = hours / loss.every
+    assert drawn.mean() == pytest.approx(segments * mean, rel=1e-4)
+    assert drawn.std() == pytest.approx(math.sqrt(segments * variance), rel=0.02)
+
+
+def test_sums_of_many_failures_and_of_few_agree_where_one_becomes_the_other(monkeypatch):
+    hours, rate, loss = np.full(20_000, 60.0), np.full(20_000, 2.0), Loss(restart=0.05, every=0.2, stall=0.01)
+    one_by_one = draw_segments(np.random.default_rng(1), hours, rate, loss)
+    monkeypatch.setattr("tenure.planner.run_model.MANY", 50)
+    as_normal = draw_segments(np.random.default_rng(2), hours, rate, loss)
+    for part in (0.05, 0.5, 0.95):
+        assert np.quantile(as_normal, part) == pytest.approx(np.quantile(one_by_one, part), rel=0.003)

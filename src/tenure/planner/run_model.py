@@ -36,6 +36,7 @@ NARROW = 0.06  #: of speeds so close together the time is nearly a straight line
 WELL_KNOWN = 2.0  #: a posterior of such a shape has no long tail
 VANISHED = 7.0  #: a normal's transform is nothing (e^-24) at so many per standard deviation
 FASTEST_BRED = 0.95  #: rates that breed more failures each have no length to speak of: left out, and said
+MANY = 200  #: so many failures of one run are drawn one by one; of more, their sum as a normal
 SDS = 6.0  #: a normal speed is cut at so many standard deviations
 FIRST_ORDER, COMPOUNDING = "first-order", "compounding"
 
@@ -281,7 +282,10 @@ class RunModel:
             return (hours + loss.fixed * failures) / HOURS
         if self.model == FIRST_ORDER:
             failures = rng.poisson(rate * hours)
-            lost = loss.restart * failures + _sums(rng.random(int(failures.sum())) * loss.every, failures)
+            even = np.full(len(failures), loss.every / 2), np.full(len(failures), loss.every**2 / 12)
+            lost = loss.restart * failures + _sum_of(
+                rng, failures, even, lambda drawn: rng.random(int(failures[drawn].sum())) * loss.every
+            )
             return (hours * (1 + loss.stall / loss.every) + lost) / HOURS
         return draw_segments(rng, hours, rate, loss) / HOURS
 
@@ -323,6 +327,26 @@ def _sums(values: Array, counts: NDArray[np.int64]) -> Array:
     ends = counts.cumsum()
     running = np.concatenate([[0.0], values.cumsum()])
     return running[ends] - running[ends - counts]
+
+
+def _sum_of(
+    rng: np.random.Generator,
+    counts: NDArray[np.int64],
+    moments: tuple[Array, Array],
+    values: Callable[[NDArray[np.bool_]], Array],
+) -> Array:
+    """
+    For each run the sum of its `counts` drawn values; `values` draws those of some runs, one after another.
+
+    Of more than MANY only their mean and variance matter: drawing them all could take all memory.
+    """
+    few = counts <= MANY
+    sums = np.empty(len(counts))
+    sums[few] = _sums(values(few), counts[few])
+    mean, variance = moments[0][~few], moments[1][~few]
+    many = counts[~few]
+    sums[~few] = many * mean + np.sqrt(many * variance) * rng.standard_normal(len(many))
+    return sums
 
 
 # --- segments: work `every`, save `stall`, restart after a failure -----------------------------------------
@@ -374,12 +398,22 @@ def draw_segments(rng: np.random.Generator, hours: Array, rate: Array, loss: Los
     segments = hours / loss.every
     took = segments * span
     failures = _failures_before(rng, segments, rate, span)
-    took += _sums(_failing_times(rng, np.repeat(rate, failures), span), failures)
+    took += _cut_times(rng, rate, failures, span)
     took += failures * loss.restart
     if loss.restart > 0:
         again = _failures_before(rng, failures.astype(float), rate, loss.restart)
-        took += _sums(_failing_times(rng, np.repeat(rate, again), loss.restart), again)
+        took += _cut_times(rng, rate, again, loss.restart)
     return took
+
+
+def _cut_times(rng: np.random.Generator, rate: Array, failures: NDArray[np.int64], span: float) -> Array:
+    """Hours of so many stretches of `span` that a failure cut short."""
+    return _sum_of(
+        rng,
+        failures,
+        _cut(rate, span),
+        lambda drawn: _failing_times(rng, np.repeat(rate[drawn], failures[drawn]), span),
+    )
 
 
 def _failures_before(
