@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from reached import FLAT, ONLY_DEBUG, RIVALS, SEEDS, TRADE, TREES, Play, middle, trade_play
 
 Found = dict[Play, list[dict[str, Any]]]
+WHY = "What stands in their way, and what each would cost: [the hours](why/what-limits-the-hours.md)."
 LONGEST_H = 8 + 120 / 3600  #: the longest protection and a grace
 
 
@@ -174,7 +175,8 @@ def counted(found: Found) -> str:
         missed[name] = [row for row, cell in cells.items() if "✗" in cell]
     total = good + sum(map(len, missed.values()))
     lines = [f"- {name}: {'; '.join(rows)}" for name, rows in missed.items() if rows]
-    return f"## In short\n\n{good} of {total} figures are reached. Not reached:\n\n" + "\n".join(lines) + "\n"
+    lines += ["", WHY, ""]
+    return f"## In short\n\n{good} of {total} figures are reached. Not reached:\n\n" + "\n".join(lines)
 
 
 # --- parts of the page ------------------------------------------------------------------------------

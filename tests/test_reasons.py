@@ -113,6 +113,12 @@ def test_a_limit_reads_x_of_y() -> None:
 # --- sentences ----------------------------------------------------------------------------------------
 
 
+def test_a_closing_in_the_way_is_named_with_its_instant() -> None:
+    answer = moment(file_of("s19_a_node_that"), HOUR, "late").ask(asked(2, 4 * HOUR))
+    assert (answer["reason"], answer["evidence"]) == ("closing", "jupiter-0000")
+    assert "first jupiter-0000 at 04:00; 0 of the 2" in answer["sentence"]
+
+
 def test_every_reason_and_every_rule_has_its_sentence() -> None:
     assert set(SENTENCES) == set(Reason) - {Reason.NONE}
     assert set(STARTED) | set(STOPPED) == set(Rule) - {Rule.NONE}

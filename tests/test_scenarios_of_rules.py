@@ -61,7 +61,7 @@ def test_s05_a_half_life_shares_as_well(told: Told) -> None:
 
 
 def test_s07_priority_counts_inside_one_account_only(told: Told) -> None:
-    played = told("s07")
+    played = told("s07_priority")
     assert played.starts("late") == [HOUR]
     assert played.starts("other") == [HOUR]
     assert played.starts("early") == [4 * HOUR]
@@ -183,6 +183,15 @@ def test_s19_a_closing_node_is_left_like_a_sick_one(told: Told) -> None:
     assert states[1:] == [(4 * HOUR, "draining"), (6 * HOUR + GRACE_S, "drained"), (8 * HOUR, "up")]
     (notice,) = played.events("notice", "before")
     assert (notice["interruptible_at_s"], notice["t"]) == (6 * HOUR, 6 * HOUR - 2 * TURN_S)
+
+
+def test_s07_unbudgeted_work_that_was_stopped_less_comes_first(told: Told) -> None:
+    played = told("s07_unbudgeted")
+    assert [x["job"] for x in played.events("stopping")] == ["old"] * 15
+    starts, (new_s,) = played.starts("old"), played.starts("new")
+    assert starts[14] > 145 * 60  # older than `new`, which waits too: still first after fourteen stops
+    assert starts[14] < new_s < starts[15]
+    assert starts[15] == new_s + HOUR
 
 
 def test_s13_the_cheapest_legal_victim_is_stopped(told: Told) -> None:

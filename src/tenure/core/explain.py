@@ -51,8 +51,8 @@ SENTENCES: Mapping[Reason, str] = {
         "waits: {place} before it in its list; the turn looked {depth} deep, and before a place was there"
     ),
     Reason.CLOSING: (
-        "waits: GPUs that would do are on nodes that are going to close before its protection would end;"
-        " {have} of the {need} it needs are free elsewhere"
+        "waits: GPUs that would do are on nodes that are going to close before its protection would end,"
+        " first {closing} at {closes}; {have} of the {need} it needs are free elsewhere"
     ),
 }
 

@@ -21,6 +21,7 @@ from tenure.core.owed import (
     start_here,
 )
 from tenure.core.room import most_free
+from tenure.core.waiting import less_disturbed
 from tenure.core.words import NONE, Phase, Rule
 
 RUNNING = int(Phase.RUNNING)
@@ -89,14 +90,14 @@ def pass_crossing(lab, board, policy, cluster, leaves, now_s):
 
 @kernel
 def _next_unbudgeted(lab, board, cluster):
-    """The account whose next unbudgeted job is the oldest; moves its pointer on. The job, or NONE."""
+    """The least disturbed of the next unbudgeted jobs of all accounts, or NONE; moves a pointer on."""
     base = cluster * len(lab.accounts)
     best, best_job = NONE, NONE
     for account in range(1, len(lab.accounts)):
         entry = board.by_account.next_entry[base + account]
         if entry != NONE:
             job = board.entries.job[entry]
-            if best == NONE or (board.stays.submit_s[job], job) < (board.stays.submit_s[best_job], best_job):
+            if best == NONE or less_disturbed(board, job, best_job):
                 best, best_job = base + account, job
     if best != NONE:
         board.by_account.next_entry[best] = board.entries.next[board.by_account.next_entry[best]]
@@ -105,7 +106,7 @@ def _next_unbudgeted(lab, board, cluster):
 
 @kernel
 def pass_unbudgeted(lab, board, policy, cluster, now_s):
-    """Unbudgeted work, oldest first, on whatever is free now: pool and promised nodes first."""
+    """Unbudgeted work, least disturbed first, on whatever is free now: pool and promised nodes first."""
     base = cluster * len(lab.accounts)
     waiting, most = 0, most_free(board, cluster, True, 0)
     for account in range(1, len(lab.accounts)):

@@ -36,6 +36,7 @@ from tenure.core.decide import open_entry
 from tenure.core.policy import Policy
 from tenure.core.tables import F8, I8, Table, table_type
 from tenure.core.usage import LN2
+from tenure.core.waiting import STOPS_A_ROUND
 from tenure.core.words import NEVER_S, NONE, NodeState, Phase
 
 RUNNING, STOPPING, CLAIMING = int(Phase.RUNNING), int(Phase.STOPPING), int(Phase.CLAIMING)
@@ -214,10 +215,12 @@ def _set_rooms(lab: Lab, board: Board) -> None:
 
 
 def _set_lists(lab: Lab, board: Board) -> None:
-    """S7: every waiting job in the list of each cluster it may run on, in order."""
+    """S7: every waiting job in the list of each cluster it may run on, in order (`waiting.earlier`)."""
     stays, entries, queues = board.stays, board.entries, board.queues
     waiting = np.flatnonzero(stays["phase"] == WAITING)
-    order = waiting[np.lexsort((waiting, stays["submit_s"][waiting], -lab.jobs["priority"][waiting]))]
+    asked = stays[waiting]
+    stops = np.where(asked["budgeted"], 0, asked["preempted"] // STOPS_A_ROUND)
+    order = waiting[np.lexsort((waiting, asked["submit_s"], stops, -lab.jobs["priority"][waiting]))]
     for job in order.tolist():
         lane = (QUICK if stays["quick"][job] else BUDGETED) if stays["budgeted"][job] else UNBUDGETED
         entry, allowed = int(lab.jobs["first_entry"][job]), int(lab.jobs["clusters"][job])

@@ -21,7 +21,7 @@ from tenure.core.order import FAR
 from tenure.core.outlook import LOOK, look_entry
 from tenure.core.policy import Policy
 from tenure.core.tables import columns, empty
-from tenure.core.words import NEVER_S, NONE, Reason, Rule
+from tenure.core.words import NEVER_S, NONE, NodeState, Reason, Rule
 
 PPM = 1_000_000
 LOW_HALF = (1 << 32) - 1
@@ -115,7 +115,7 @@ class Instant:
             "need": int(seen["need"]),
             "have": int(seen["have"]),
             "sentence": explain(reason, facts),
-            "evidence": facts["limited"] if reason in BY_ACCOUNT else facts["other"],
+            "evidence": facts["limited"] or facts["other"] or facts["closing"],
             "numbers": after.standing(int(seen["cluster"]), account) | after._before(job, seen),
             "earliest_start": after._bounds(reason, int(seen["known_by_s"])),
         }
@@ -129,6 +129,8 @@ class Instant:
         other = NONE if reason in BY_ACCOUNT else evidence
         need, have = int(seen["need"]), int(seen["have"])
         gpus = int(stays["gpus"][job])
+        closing = self._first_to_close(job, int(seen["cluster"])) if reason == Reason.CLOSING else NONE
+        closes_s = int(self.board.posts["closed_s"][closing]) if closing != NONE else NEVER_S
         return {
             "need": need,
             "have": have,
@@ -144,12 +146,23 @@ class Instant:
             "holds": int(self.board.purses["held"][limited]) if limited != NONE else None,
             "limit": int(self.lab.accounts["max_gpus"][limited]) if limited != NONE else None,
             "other": str(called.jobs[other]) if other != NONE else None,
+            "closing": str(called.nodes[closing]) if closing != NONE else None,
+            "closes": self.when(closes_s) if closing != NONE else None,
             "before": jobs_text(int(seen["before"]) or int(seen["place"])),
             "before_gpus": need - gpus if reason == Reason.ORDER else None,
             "place": jobs_text(int(seen["place"])),
             "depth": self.policy.depth,
             "at": self.when(known_s) if known_s < NEVER_S else None,
         }
+
+    def _first_to_close(self, job: int, cluster: int) -> int:
+        """The node in service, of a type the job may use, that closes first; NONE where none is to close."""
+        posts, nodes = self.board.posts, self.lab.nodes
+        there = (nodes["cluster"] == cluster) & (posts["state"] == NodeState.UP)
+        if self.lab.jobs["gpu_type"][job] != NONE:
+            there &= nodes["gpu_type"] == self.lab.jobs["gpu_type"][job]
+        closes_s = np.where(there, posts["closed_s"], NEVER_S)
+        return int(closes_s.argmin()) if closes_s.min() < NEVER_S else NONE
 
     def _before(self, job: int, seen: Any) -> dict[str, Any]:
         """Rank of its account, and what stands before the job: of accounts ahead, and of its own."""

@@ -10,6 +10,7 @@ from tenure.core.board import BUDGETED, LANES, QUICK, UNBUDGETED
 from tenure.core.kernel import kernel
 from tenure.core.words import NEVER_S, NONE, Phase
 
+STOPS_A_ROUND = 15  #: so often unbudgeted work is stopped before what was stopped less goes first
 WAITING, RESTING, HELD = int(Phase.WAITING), int(Phase.RESTING), int(Phase.HELD)
 
 
@@ -20,10 +21,36 @@ def is_quick(policy, min_runtime_s, gpus):
 
 
 @kernel
+def lane_of(board, job):
+    if board.counts.one_list[0]:
+        return BUDGETED
+    if not board.stays.budgeted[job]:
+        return UNBUDGETED
+    return QUICK if board.stays.quick[job] else BUDGETED
+
+
+@kernel
+def less_disturbed(board, job, other):
+    """Of unbudgeted jobs of the same priority: fewer rounds of stops, then earlier first submission."""
+    stays = board.stays
+    mine, its = stays.preempted[job] // STOPS_A_ROUND, stays.preempted[other] // STOPS_A_ROUND
+    if mine != its:
+        return mine < its
+    if stays.submit_s[job] != stays.submit_s[other]:
+        return stays.submit_s[job] < stays.submit_s[other]
+    return job < other
+
+
+@kernel
 def earlier(lab, board, job, other):
-    """S7: larger priority, then earlier first submission, then the order of the record."""
+    """S7: larger priority, then earlier first submission, then the order of the record.
+
+    Unbudgeted work that was stopped many times comes after other: else it is stopped again and again.
+    """
     if lab.jobs.priority[job] != lab.jobs.priority[other] and not board.counts.by_arrival[0]:
         return lab.jobs.priority[job] > lab.jobs.priority[other]
+    if lane_of(board, job) == UNBUDGETED and lane_of(board, other) == UNBUDGETED:
+        return less_disturbed(board, job, other)
     if board.stays.submit_s[job] != board.stays.submit_s[other]:
         return board.stays.submit_s[job] < board.stays.submit_s[other]
     return job < other
@@ -81,15 +108,6 @@ def _remove(board, entry):
     queues.n[queue] -= 1
     queues.least[queue] = 0
     queues.gpus[queue] -= board.stays.gpus[entries.job[entry]]
-
-
-@kernel
-def lane_of(board, job):
-    if board.counts.one_list[0]:
-        return BUDGETED
-    if not board.stays.budgeted[job]:
-        return UNBUDGETED
-    return QUICK if board.stays.quick[job] else BUDGETED
 
 
 @kernel
