@@ -130,7 +130,9 @@ def only_debug(record: Any, world: Any, accounts: dict[str, Any]) -> dict[str, d
 # --- all of them ------------------------------------------------------------------------------------
 
 
-def played(wanted: list[Play], workers: int) -> dict[Play, list[dict[str, Any]]]:
+def played(
+    wanted: list[Play], workers: int, seeds: tuple[int, ...] = SEEDS
+) -> dict[Play, list[dict[str, Any]]]:
     """The figures of each, a row a seed."""
     import worlds
     from tenure.core.policy import Policy
@@ -141,14 +143,14 @@ def played(wanted: list[Play], workers: int) -> dict[Play, list[dict[str, Any]]]
     found: dict[Play, dict[int, dict[str, Any]]] = {one: {} for one in wanted}
     began, done = time.monotonic(), 0
     with ProcessPoolExecutor(workers) as pool:
-        tasks = {pool.submit(figures, one, seed): (one, seed) for one in wanted for seed in SEEDS}
+        tasks = {pool.submit(figures, one, seed): (one, seed) for one in wanted for seed in seeds}
         for task in as_completed(tasks):
             one, seed = tasks[task]
             found[one][seed] = task.result()
             done += 1
             print(f"\r{done}/{len(tasks)} plays, {time.monotonic() - began:.0f} s", end="", flush=True)
     print()
-    return {one: [rows[seed] for seed in SEEDS] for one, rows in found.items()}
+    return {one: [rows[seed] for seed in seeds] for one, rows in found.items()}
 
 
 def middle(rows: list[dict[str, Any]], name: str) -> tuple[float, float, float] | None:
