@@ -8,6 +8,7 @@
 #   make bench    the benchmarks: counts asserted, seconds recorded in docs/speed.md
 #   make reached  play the scenarios the default policy is judged by, and write docs/reached.md (a few minutes)
 #   make ordeals  live through 2,000 seeds of crashes, lost answers and dying nodes (half an hour)
+#   make histories  carry 1,000 drawn training runs through whatever can happen to them (some minutes)
 #   make kills    kill the server at 600 instants while real work runs (a few minutes)
 #   make docs     write the generated parts of docs/ anew
 #   make clean    remove what the above made
@@ -15,7 +16,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help ordeals kills demo simulate-demo check format lint types floors test test-plain test-checked test-compiled bench reached docs clean
+.PHONY: help ordeals histories kills demo simulate-demo check format lint types floors test test-plain test-checked test-compiled bench reached docs clean
 
 # The first of these that is new enough; `make PYTHON=/path/to/python3.12 demo` chooses another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -92,6 +93,7 @@ test-compiled: $(READY)
 bench: $(READY)
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/plan.py
+	$(BIN)/python bench/carrying.py --runs 200 --workers $(WORKERS)
 
 reached: $(READY)
 	$(BIN)/python bench/reached.py --workers $(WORKERS)
@@ -99,6 +101,11 @@ reached: $(READY)
 # Labs that live while everything around them fails; a night's work where it should be more.
 ordeals: $(READY)
 	WORKERS=$(WORKERS) $(BIN)/python tests/ordeal.py 0-$$(($(ORDEALS) - 1))
+
+# Training runs carried through failures, lost answers, dead controllers and rivals.
+HISTORIES ?= 1000
+histories: $(READY)
+	$(BIN)/python tests/run_histories.py --histories $(HISTORIES) --workers $(WORKERS)
 
 # A server killed at hundreds of instants, over real processes and over a cluster in a file.
 kills: $(READY)
