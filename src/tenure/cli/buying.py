@@ -29,6 +29,7 @@ Nodes = Annotated[
 ]
 PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="As `run sign` printed it.")]
 DATA = Path(".tenure")
+MOST_DAYS = 3650.0
 
 
 @contextmanager
@@ -56,9 +57,12 @@ def _days(text: str | None) -> list[float] | None:
     if text is None:
         return None
     try:
-        return [float(part) for part in text.split(",") if part.strip()]
+        days = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no list of days: 14,21", param_hint="--days") from None
+        days = []
+    if not days or not all(0 < one <= MOST_DAYS for one in days):
+        raise typer.BadParameter(f"{text!r} is no list of days above 0: 14,21", param_hint="--days")
+    return days
 
 
 def offers(

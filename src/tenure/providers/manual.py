@@ -54,7 +54,9 @@ class Manual:
         self.capability: Capability = capability(NAME)
         self._path, self._clock = path, clock
         self._kept = Kept(path.with_name(f"{path.name}.state.json"))
-        self._file()
+        read_agreed_windows(
+            path
+        )  # BadInput: at the beginning it is a mistake; later somebody is just writing
 
     def _file(self) -> AgreedWindows:
         try:

@@ -137,6 +137,8 @@ def sign(book: Book, plan: Plan, person: str, rules: Rules, at: float, against: 
     `against`: what the provider has against it (`Provider.against`). Raises NotAllowed where anything is.
     """
     wrong = misfit(plan, against)
+    if plan.offer.expires is not None and at >= plan.offer.expires:
+        wrong.append(f"the offer {plan.offer.id} expired {at - plan.offer.expires:.0f} s ago")
     if wrong:
         raise NotAllowed("; ".join(wrong))
     body = {

@@ -28,7 +28,7 @@ from tenure.providers.opening import provider_of
 from tenure.runs import gauges
 from tenure.runs.alarms import Webhook
 from tenure.runs.book import RunBook, runs_in
-from tenure.runs.controller import Controller, HeldByAnother
+from tenure.runs.controller import LEASE_S, Controller, HeldByAnother
 from tenure.runs.extending import Extender
 from tenure.runs.gating import gate_of
 from tenure.runs.hook import Hook
@@ -45,6 +45,12 @@ from tenure.settings.errors import BadInput
 from tenure.settings.run_file import Run, read_run_file
 
 LOCAL_NODE = "here"
+OF_A_REHEARSAL = (
+    ("days", 0.05, 3650.0),
+    ("tight_from_h", 0.0, 1e5),
+    ("failures", 0.0, 24.0),
+    ("speed", 1e-3, 1e9),
+)
 GATE_S = 90.0  #: the gang's test takes no longer: a controller's lease must outlast it
 RECORD_RETRY_S = 5.0
 IN_MEMORY = "/dev/shm"  #: what a rehearsal writes is thrown away
@@ -89,7 +95,8 @@ def start(file: Path, place: Place, told: Callable[[Event], None] = lambda event
         db = stack.enter_context(database(place.data, place.db))
         book = RunBook(db, run.file.run, place.clock.now)
         parts = _parts(run, place, book, stack)
-        holder = _holder(book.holder())
+        _free_of_the_dead(book)
+        holder = f"{socket.gethostname()}-{os.getpid()}"
         controller = Controller(run, parts, stopping, holder)
         stack.enter_context(_ends_on_signals(stopping.wanted.set))
         try:
@@ -103,12 +110,16 @@ def start(file: Path, place: Place, told: Callable[[Event], None] = lambda event
         return Carried(_standing(run, controller.terminates_s, book, place), controller.finished)
 
 
-def _holder(there: str) -> str:
-    """A name for the lease; that of a controller that died here, so that nobody waits for its end."""
+def _free_of_the_dead(book: RunBook) -> None:
+    """Give back the lease of a controller that died on this machine, so that nobody waits for its end.
+
+    It is not carried on under the dead one's name: whoever came next would take the living for dead.
+    """
+    there = book.holder()
     host, _, process = there.rpartition("-")
     if host == socket.gethostname() and process.isdigit() and not Path(f"/proc/{process}").exists():
-        return there
-    return f"{socket.gethostname()}-{os.getpid()}"
+        if book.claim(there, LEASE_S):
+            book.let_go()
 
 
 def _carry(
@@ -244,6 +255,10 @@ def rehearsed(file: Path, asked: dict[str, Any], told: Callable[[float], None]) 
     `asked`: days, start (datetime), seed, tight_from_h, failures, speed; absent ones are drawn or planned.
     """
     run = read_run_file(file)
+    for key, least, most in OF_A_REHEARSAL:
+        told_value = asked.get(key)
+        if told_value is not None and not least <= told_value <= most:
+            raise BadInput("rehearse", key, str(told_value), f"a number from {least:g} to {most:g}")
     days = asked.get("days") or _best_days(run)
     when = asked.get("start") or run.file.start or datetime(2027, 3, 1, tzinfo=UTC)
     wanted = Asked(

@@ -1,0 +1,124 @@
+"""`tenure run`: what is wrong is said in one line; one controller carries a run, also after one has died."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from tenure.cli.main import app
+from tenure.ledger.opening import open_database
+from tenure.runs.book import RunBook
+from tenure.service.runs import _free_of_the_dead, rehearsed
+from tenure.settings.errors import BadInput
+
+WINDOW = {
+    "id": "w1",
+    "start": "2027-03-01T00:00:00Z",
+    "end": "2027-03-03T00:00:00Z",
+    "fee": 100,
+    "currency": "EUR",
+    "nodes": ["left", "right"],
+    "gpus_per_node": 1,
+}
+PLAN = {
+    "tokens": 100000,
+    "nodes": 2,
+    "gpus_per_node": 1,
+    "throughput": {"mean": 1000, "sd": 50},
+    "failures": {"per_node_day": 0.01},
+    "recovery": {"hours_lost": 0.01},
+    "prices": {"reserved_per_day": 100},
+    "overrun": {"per_day": 1000},
+    "windows": {"days": 1},
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    run = {
+        "run": "example",
+        "plan": PLAN,
+        "provider": {"name": "manual", "file": "agreed.yaml"},
+        "store": "store",
+        "hook": "hook",
+        "launch": {"command": ["true"]},
+    }
+    made = tmp_path / "run.yaml"
+    made.write_text(yaml.safe_dump(run), encoding="utf-8")
+    agree(made)
+    return made
+
+
+def agree(file: Path, **changed: Any) -> None:
+    told = yaml.safe_dump({"windows": [{**WINDOW, **changed}]})
+    file.with_name("agreed.yaml").write_text(told, encoding="utf-8")
+
+
+def ran(*words: str, data: Path) -> tuple[int, str]:
+    told = CliRunner().invoke(app, ["run", *words, "--data", str(data)])
+    if told.exception is not None and not isinstance(told.exception, SystemExit):
+        raise told.exception
+    return told.exit_code, told.output
+
+
+@pytest.mark.parametrize("changed", [{"fee": -1}, {"end": "2026-02-01T00:00:00Z"}])
+def test_a_wrong_agreement_is_bad_input_at_the_beginning(file: Path, changed: dict[str, Any]) -> None:
+    agree(file, **changed)
+    status, said = ran("offers", str(file), "--days", "1", data=file.parent / "data")
+    assert status == 2
+    assert "agreed.yaml" in said
+
+
+@pytest.mark.parametrize("days", ["nan", "-4", ",", "1e300", "soon"])
+def test_lengths_that_are_none_are_refused(file: Path, days: str) -> None:
+    status, said = ran("offers", str(file), "--days", days, data=file.parent / "data")
+    assert status == 2
+    assert "list of days" in said
+
+
+def test_an_offer_that_has_expired_is_not_signed(file: Path) -> None:
+    agree(file, good_until="2026-01-01T00:00:00Z")
+    status, said = ran("sign", str(file), "w1", "--days", "2", data=file.parent / "data")
+    assert status == 1
+    assert "expired" in said
+
+
+@pytest.mark.parametrize("asked", [{"days": -3}, {"days": float("nan")}, {"failures": -1}, {"speed": 0.0}])
+def test_a_rehearsal_of_nonsense_is_refused(file: Path, asked: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=next(iter(asked))):
+        rehearsed(file, asked, lambda part: None)
+
+
+def test_the_lease_of_one_that_died_here_is_given_back_and_that_of_a_living_one_is_not(
+    tmp_path: Path,
+) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    db = open_database(tmp_path / "record.db")
+    try:
+        dead, living = (
+            RunBook(db, "example", time.time),
+            RunBook(db, "example", time.time),
+        )
+        assert dead.claim(f"{socket.gethostname()}-{gone.pid}", 300.0)
+        _free_of_the_dead(living)
+        assert living.holder() == f"{socket.gethostname()}-{gone.pid}"  # it lives
+        gone.send_signal(signal.SIGKILL)
+        gone.wait()
+        _free_of_the_dead(living)
+        assert living.claim(f"{socket.gethostname()}-{os.getpid()}", 300.0)
+        third = RunBook(db, "example", time.time)
+        _free_of_the_dead(third)
+        assert not third.claim("another", 300.0)
+    finally:
+        gone.kill()
+        db.engine.dispose()
