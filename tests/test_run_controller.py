@@ -67,6 +67,9 @@ def test_goodput_taken_apart_multiplies_to_the_total_and_idle_nodes_are_paid(mak
     assert len(answer["days"]) >= 2
     for one in [answer["goodput"], *answer["days"]]:
         assert prod(one[name] for name in FACTORS) == pytest.approx(one["goodput"], rel=1e-9)
+    assert all(
+        one["kept_work"] <= 1 + 1e-9 for one in answer["days"]
+    )  # what a save brings was of its own day
     whole = answer["goodput"]
     assert whole["gpu_hours_paid"] == pytest.approx(4 * 8 * 4 * 24)  # to the window's end, used or not
     assert whole["goodput"] == pytest.approx(answer["tokens"]["kept"] / whole["gpu_hours_paid"])

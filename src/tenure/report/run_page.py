@@ -66,7 +66,7 @@ def _minute(text: str | None) -> str:
 def _about() -> list[str]:
     return [
         "tokens kept ÷ paid GPU-hours = token goodput × run speed × useful time × kept work × occupied share",
-        "What is saved after midnight counts for the day of the save: a day may keep more than it trained.",
+        "What a day trained and has not saved counts as kept; if it is lost, the day of the loss bears it.",
     ]
 
 

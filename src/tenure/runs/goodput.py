@@ -6,6 +6,7 @@ token goodput   tokens of a GPU-hour at the plan's speed
 run speed       speed while in steps, over the plan's
 useful time     time in steps, over the time the trainer holds its gang (start-up, saves, waits)
 kept work       tokens in the newest verified checkpoint, over all trained: what is redone counts once
+                (of a day: what is not lost by its end)
 occupied share  time the trainer holds its gang, over all that is paid: pre-flight, idle, broken, past the end
 """
 
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tenure.runs.hook import Hook
 from tenure.runs.look import computing_s
-from tenure.runs.state import State
+from tenure.runs.state import Attempt, State
 from tenure.settings.run_file import Run
 
 DAY_S, HOUR_S = 86400.0, 3600.0
@@ -50,11 +51,14 @@ def sums(run: Run, state: State, hook: Hook, until: float, kept: float, *, whole
             computing += size * attempt.computing_s / HOUR_S
             trained += attempt.tokens - attempt.from_tokens
         else:
-            beats = hook.beats(attempt.number)
-            computing += size * computing_s(beats) / HOUR_S
-            reached = min((beat.tokens for beat in beats.values()), default=attempt.from_tokens)
-            trained += max(0.0, reached - attempt.from_tokens)
+            computing += size * computing_s(hook.beats(attempt.number)) / HOUR_S
+            trained += max(0.0, _held(hook, attempt) - attempt.from_tokens)
     return Sums(paid_gpu_hours(run, state, until, whole=whole), occupied, computing, trained, kept)
+
+
+def _held(hook: Hook, attempt: Attempt) -> float:
+    """Tokens of the whole run that the attempt under way holds, saved or not."""
+    return min((beat.tokens for beat in hook.beats(attempt.number).values()), default=attempt.from_tokens)
 
 
 def paid_gpu_hours(run: Run, state: State, until: float, *, whole: bool = False) -> float:
@@ -105,9 +109,15 @@ def days_due(state: State, now: float) -> list[int]:
 
 
 def tell_day(run: Run, state: State, hook: Hook, day: int, kept: float) -> dict[str, Any]:
-    """The event of a day: its goodput apart, and all sums so far."""
+    """The event of a day: its goodput apart, and all sums so far.
+
+    What the gang holds at the day's end and has not saved yet counts as kept; if it is lost, the day of the
+    loss bears it. Counted by saves alone, a day would keep what the day before has trained.
+    """
     zero = day_zero(state)
     assert zero is not None
+    if state.live is not None:
+        kept = max(kept, _held(hook, state.live))
     now = sums(run, state, hook, zero + day * DAY_S, kept)
     before = Sums(**state.days[-1]["sums"]) if state.days else Sums()
     return {

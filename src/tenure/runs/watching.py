@@ -8,6 +8,7 @@ from tenure.runs.deciding import Deciding
 from tenure.runs.look import Release
 from tenure.runs.state import ASSEMBLING, DONE, DRAINING, PAUSED, STALLED
 from tenure.runs.state import RUNNING as TRAINING
+from tenure.runs.training import has_stepped
 
 RELEASE_S = 900.0  #: a node that was told to stop is gone by then, or a person is called
 REPEAT_S = 120.0
@@ -120,8 +121,8 @@ def _idle_reserved(d: Deciding) -> None:
 
 def _late_start(d: Deciding) -> None:
     after = d.run.file.alarms.late_start
-    if d.live is not None and d.live.first_beat is not None:
-        return
+    if d.live is not None and (d.live.first_beat is not None or has_stepped(d)):
+        return  # its first step may be as new as this look
     if d.state.phase in (DONE, PAUSED, STALLED):
         return
     for window in d.windows():
