@@ -41,7 +41,7 @@ def test_01_a_future_block_is_waited_for_and_filled_within_two_minutes_of_its_st
     world.controller()
     world.live(START + 240.0)
     assert world.provider.sent, "nothing was launched"
-    token, at, window = world.provider.sent[0]
+    _token, at, window = world.provider.sent[0]
     assert START <= at <= START + 120
     assert window == "cb-1"
     assert {node.market for node in launched(world)} == {RESERVED}
