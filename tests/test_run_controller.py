@@ -166,6 +166,7 @@ def test_drain_and_resume_are_obeyed(make: Make) -> None:
     assert world.state.phase == "paused"
     assert world.state.attempts[-1].end == "drained"
     assert not world.provider.alive
+    assert told(world)["tokens"]["kept"] == world.vault.newest().tokens > 0
     world.book(world.clock.now).ask("resume_asked", {"by": "ann"})
     world.live(START + 7 * HOUR)
     assert world.state.phase == "running"

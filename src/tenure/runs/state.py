@@ -51,6 +51,7 @@ class Attempt:
     ended: float | None = None
     end: str = ""
     tokens: float = 0.0  #: reached
+    kept: float = 0.0  #: tokens in the newest verified checkpoint at its end
     computing_s: float = 0.0
     first_beat: float | None = None
 
@@ -174,6 +175,7 @@ class State:
         attempt = self.attempts[-1]
         attempt.ended, attempt.end = at, body["end"]
         attempt.tokens, attempt.computing_s = float(body["tokens"]), float(body["computing_s"])
+        attempt.kept = max(0.0, float(body.get("kept", 0.0)))
         if body["end"] == FAILED:
             self.gate_passed = ()
 

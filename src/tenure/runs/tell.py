@@ -84,7 +84,9 @@ SENTENCES: dict[str, Callable[[Body], str]] = {
     "extension_pursued": lambda b: f"extension {b['state']}: {b['text']}",
     "alarm_raised": lambda b: f"ALARM {b['mode']}: {b['text']}",
     "alarm_cleared": lambda b: f"over: {b['mode']}",
-    "drain_asked": lambda b: f"{b.get('by', 'somebody')} asks it to drain",
+    "drain_asked": lambda b: (
+        f"{b.get('by', 'somebody')} asks it to drain" + (f": {b['reason']}" if b.get("reason") else "")
+    ),
     "resume_asked": lambda b: f"{b.get('by', 'somebody')} asks it to go on",
     "run_finished": lambda b: (
         f"finished: {b['tokens']:.6g} tokens in the verified checkpoint of step {b['step']}"
@@ -195,7 +197,7 @@ def standing(
 
 def _kept(state: State, beats: Mapping[int, Any]) -> float:
     said = max((beat.committed_tokens for beat in beats.values()), default=0.0)
-    before = max((attempt.from_tokens for attempt in state.attempts), default=0.0)
+    before = max((max(attempt.from_tokens, attempt.kept) for attempt in state.attempts), default=0.0)
     return max(0.0, said, before)
 
 
