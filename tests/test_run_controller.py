@@ -22,6 +22,7 @@ from tenure.runs.deadlines import ladder
 from tenure.runs.drawn import Draws
 from tenure.runs.gang import Patience, hold_ends, worth_holding
 from tenure.runs.goodput import FACTORS
+from tenure.runs.hook import Hook
 from tenure.runs.look import Sound
 from tenure.settings.errors import BadInput
 from tenure.settings.run_file import run_file_of
@@ -171,6 +172,30 @@ def test_drain_and_resume_are_obeyed(make: Make) -> None:
     world.live(START + 7 * HOUR)
     assert world.state.phase == "running"
     assert world.state.attempts[-1].from_tokens == world.state.attempts[0].tokens
+
+
+def test_a_hook_folder_that_is_gone_or_full_is_an_alarm_and_the_run_goes_on(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make()
+    world.provider.lend(START, START + 4 * DAY, 4)
+    world.controller()
+    world.live(START + 5 * HOUR)
+
+    def full(hook: Hook, body: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Hook, "beats", lambda hook, attempt: {})
+        world.live(START + 6 * HOUR)
+        assert "hook silent" in world.modes()
+        broken.setattr(Hook, "ask", full)
+        world.book(world.clock.now).ask("drain_asked", {"by": "ann"})
+        world.live(START + 6.5 * HOUR)
+        assert "hook silent" in world.modes()
+        assert len(world.state.attempts) == 1
+    world.live(START + 8 * HOUR)
+    assert world.state.phase == "paused"
 
 
 def test_a_pilot_that_lied_and_a_window_for_the_median_are_named(make: Make) -> None:

@@ -7,7 +7,7 @@ decided in `decide`, a pure function; this file only looks and acts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from tenure.planner.forecast_answer import ASKED_AT
@@ -77,6 +77,7 @@ class Controller:
         self._applied = 0
         self._verified: Verified | None = None
         self._nodes: dict[str, Node] = {}
+        self._hook_says = ""
 
     # --- one carrier -----------------------------------------------------------------------------------
     def adopt(self) -> None:
@@ -194,6 +195,7 @@ class Controller:
             kept=self._kept(beats, ended or state.phase != RUNNING),
             request_told=parts.hook.request() if attempt else None,
             window_told=parts.hook.window() if attempt else None,
+            hook_says=self._hook_says if attempt else "",
         )
 
     def _windows(self) -> Sequence[Window] | None:
@@ -268,9 +270,9 @@ class Controller:
             case looks.StopTrainer():
                 self._stop(act)
             case looks.AskTrainer():
-                self.parts.hook.ask(act.body)
+                self._tell(self.parts.hook.ask, act.body)
             case looks.TellWindow():
-                self.parts.hook.tell_window(act.body)
+                self._tell(self.parts.hook.tell_window, act.body)
             case looks.Gate():
                 self._gate(act, seen)
             case looks.Forecast():
@@ -279,6 +281,15 @@ class Controller:
                 pass
             case looks.Sound():
                 self.parts.sound(act)
+
+    def _tell(self, put: Callable[[Mapping[str, Any]], None], body: Mapping[str, Any]) -> None:
+        """Into the hook's folder. A full or absent one is told at the next look; it is tried again then."""
+        try:
+            put(body)
+        except OSError as failed:
+            self._hook_says = str(failed)
+        else:
+            self._hook_says = ""
 
     def _launch(self, act: looks.Launch, seen: Look) -> None:
         window = next((one for one in seen.windows or () if one.id == act.window), None)

@@ -50,6 +50,7 @@ class Look(NamedTuple):
     kept: Kept | None  #: None: the store does not answer, or holds nothing that verifies where it should
     request_told: Mapping[str, Any] | None  #: what lies in the hook folder
     window_told: Mapping[str, Any] | None
+    hook_says: str = ""  #: why nothing could be put there the last time; "": it could
 
 
 class Launch(NamedTuple):

@@ -138,6 +138,10 @@ def watch(d: Deciding, live: Attempt) -> bool:
             end(d, live, FAILED, "no heartbeat")
             return True
         return False
+    if not beats:
+        text = "no heartbeat can be read any more; the trainer holds the deadlines that it knows"
+        d.alarm("hook silent", text, None if (rungs := d.term()) is None else rungs.term)
+        return False
     newest = max(beat.at for beat in beats)
     stall = stall_of(d.look.beats, d.now, least_s=alarms.stall)
     d.wake_at(newest + alarms.stall)

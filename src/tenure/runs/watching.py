@@ -100,6 +100,9 @@ def watch(d: Deciding) -> None:
         d.alarm("provider silent", "the provider does not answer: nothing is launched or let go")
     if d.look.kept is None:
         d.alarm("store silent", "the store does not answer or nothing in it verifies: nothing is started")
+    if d.look.hook_says:
+        text = f"the trainer cannot be told: {d.look.hook_says}; it holds the deadlines that it knows"
+        d.alarm("hook silent", text)
     _idle_reserved(d)
     _late_start(d)
     _beliefs(d)
