@@ -79,6 +79,13 @@ def test_a_wrong_agreement_is_bad_input_at_the_beginning(file: Path, changed: di
     assert "agreed.yaml" in said
 
 
+def test_a_hook_that_is_no_folder_is_bad_input(file: Path) -> None:
+    file.with_name("hook").write_text("a file", encoding="utf-8")
+    status, said = ran("start", str(file), data=file.parent / "data")
+    assert status == 2
+    assert "hook" in said
+
+
 @pytest.mark.parametrize("days", ["nan", "-4", ",", "1e300", "soon"])
 def test_lengths_that_are_none_are_refused(file: Path, days: str) -> None:
     status, said = ran("offers", str(file), "--days", days, data=file.parent / "data")

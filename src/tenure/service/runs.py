@@ -179,7 +179,7 @@ def _parts(run: Run, place: Place, book: RunBook, stack: ExitStack) -> Parts:
         provider=provider,
         shelf=StoreShelf(_store(run)),
         trainer=_trainer(run, place, stack),
-        hook=Hook(run.hook),
+        hook=_hook(run),
         sound=webhook,
         gate=gate_of(run, bound_s=GATE_S),
         extend=extend,
@@ -191,6 +191,14 @@ def _store(run: Run) -> Store:
         return Store(run.store_url, run.file.run, run.file.store.options)
     except StoreError as wrong:
         raise BadInput("run", "store", run.store_url, str(wrong)) from None
+
+
+def _hook(run: Run) -> Hook:
+    try:
+        return Hook(run.hook)
+    except OSError as wrong:
+        allowed = f"a folder that can be made and written to ({wrong.strerror})"
+        raise BadInput("run", "hook", str(run.hook), allowed) from None
 
 
 def _trainer(run: Run, place: Place, stack: ExitStack) -> Trainer:
@@ -222,7 +230,7 @@ def _standing(run: Run, terminates_s: float, book: RunBook, place: Place) -> dic
     state = State()
     for event in events:
         state.apply(event)
-    told = standing(run, terminates_s, state, events, Hook(run.hook), place.clock.now())
+    told = standing(run, terminates_s, state, events, _hook(run), place.clock.now())
     return {**told, "carried_by": book.holder()}
 
 
