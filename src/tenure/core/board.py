@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tenure.core.columns import UGPU
+from tenure.core.kernel import bundle
+from tenure.core.policy import Policy
 from tenure.core.tables import B1, F8, I1, I2, I4, I8, Table, columns, empty, table_type
 from tenure.core.words import NEVER_S, NONE
 
@@ -207,6 +209,10 @@ SCRATCH_NODE = table_type(cost=F8, clear_s=I8)
 SCRATCH_JOB = table_type(stamp=I8)
 
 
+bundle(Policy)  # every kernel is handed one too; policy.py itself needs no compiler
+
+
+@bundle
 class Lab(NamedTuple):
     """What was asked for and what there is; never written by a turn."""
 
@@ -217,6 +223,7 @@ class Lab(NamedTuple):
     sizes: NDArray[np.int64]  #: (clusters, most GPUs + 1): nodes of so many GPUs
 
 
+@bundle
 class Board(NamedTuple):
     stays: Any
     entries: Any

@@ -116,6 +116,15 @@ def entry(function: F) -> F:
     return function if _COMPILERS is None else _COMPILERS[1](function)
 
 
+def bundle(record: F) -> F:
+    """A NamedTuple of tables or numbers that every kernel is handed: compiled, as one pointer."""
+    if _COMPILERS is not None:
+        from tenure.core.compiler import bundle as point_to
+
+        point_to(record)
+    return record
+
+
 def is_cached() -> bool:
     """Whether compiled code of these very sources lies ready; if not, the first use compiles for a while."""
     if not COMPILED:

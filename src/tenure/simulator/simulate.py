@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tenure.core.board import EVENT, PLACEMENT, Board, Lab, as_kernels_want, new_board
 from tenure.core.decide import open_entry
+from tenure.core.kernel import bundle
 from tenure.core.policy import Policy
 from tenure.core.tables import columns, empty
 from tenure.core.tell_waits import tell_entry
@@ -37,6 +38,7 @@ from tenure.story.columns import STORY_JOB, Story, StoryNode
 TURNS_A_CALL = 20_000  #: turns between two looks at the progress bar
 
 
+@bundle
 class Playing(NamedTuple):
     """What the clockwork knows besides lab and board: the hidden side of the world, and the clock."""
 
