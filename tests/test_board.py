@@ -78,8 +78,9 @@ def parts_that_differ(lab: Lab, policy: Policy, kept: Board, built: Board, now_s
     ):
         if (kept.scenes[name] != built.scenes[name]).any():
             differ.append(f"scenes.{name}")
-    if (kept.rooms != built.rooms).any():
-        differ.append("rooms")
+    for name in ("rooms", "levels"):
+        if (getattr(kept, name) != getattr(built, name)).any():
+            differ.append(name)
     for name in ("held", "unbudgeted"):
         if (kept.purses[name] != built.purses[name]).any():
             differ.append(f"purses.{name}")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tenure.core.columns import UGPU
 from tenure.core.kernel import bundle
+from tenure.core.places import WORD
 from tenure.core.policy import Policy
 from tenure.core.tables import B1, F8, I1, I2, I4, I8, Table, columns, empty, table_type
 from tenure.core.words import NEVER_S, NONE
@@ -237,6 +238,7 @@ class Board(NamedTuple):
     claims: NDArray[np.int64]  #: jobs whose place is being cleared, oldest first
     log: Any
     rooms: NDArray[np.int64]  #: (clusters * KINDS, most GPUs + 1): nodes with so many GPUs to take
+    levels: NDArray[np.int64]  #: (most GPUs + 1, words of nodes): who in service has so many (places.py)
     clears: NDArray[np.int64]  #: (clusters * KINDS * WAYS, most GPUs + 1): … if what may be stopped was
     counts: Any  #: one row
     out: Any  #: EVENT rows, `n_out` of them: what this turn (and those before it, not yet fetched) said
@@ -289,6 +291,7 @@ def new_board(
         claims=np.full(total + 1, NONE, np.int64),
         log=empty(max(log_rows, 8 * total + 8 * rows), LOG),
         rooms=np.zeros((n_clusters * KINDS, most + 1), np.int64),
+        levels=np.zeros((most + 1, n_nodes // WORD + 1), np.int64),
         clears=np.zeros((n_clusters * KINDS * WAYS, most + 1), np.int64),
         counts=counts,
         out=empty(out_rows, EVENT),

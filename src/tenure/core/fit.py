@@ -8,6 +8,7 @@ from __future__ import annotations
 from tenure.core.board import UNBUDGETED
 from tenure.core.contract import protection_s, safe_from_start_s
 from tenure.core.kernel import kernel
+from tenure.core.places import next_at_level
 from tenure.core.room import count_whole, most_free
 from tenure.core.waiting import lane_of
 from tenure.core.words import NONE, NodeState, Phase
@@ -96,6 +97,16 @@ def _lengthens_h(board, node, until_s, now_s):
 
 
 @kernel
+def _beside_size(board, node, unbudgeted, use_pool, spared):
+    """What the pool and promises add to a node's score; NO_SCORE = not for it. `spared`: if of the pool."""
+    if board.posts.pool[node]:
+        if not use_pool or spared:
+            return NO_SCORE
+        return -POOL_FIRST if unbudgeted else POOL_FIRST
+    return -POOL_FIRST if unbudgeted and board.posts.plan[node] != NONE else 0.0
+
+
+@kernel
 def find_node(lab, board, policy, cluster, job, now_s):
     """Best fit of a job of at most one node on free GPUs: its node, or NONE.
 
@@ -114,25 +125,26 @@ def find_node(lab, board, policy, cluster, job, now_s):
     )
     best, best_score = NONE, NO_SCORE
     first = lab.clusters.first_node[cluster]
-    for node in range(first, first + lab.clusters.n_nodes[cluster]):
-        avail = board.posts.avail[node]
-        score = float(avail - gpus)
-        if avail < gpus or (not unbudgeted and score >= best_score):
-            continue
-        if board.posts.pool[node]:
-            if not use_pool or (spare_one and avail == lab.nodes.gpus[node]):
-                continue
-            score += -POOL_FIRST if unbudgeted else POOL_FIRST
-        elif unbudgeted and board.posts.plan[node] != NONE:
-            score -= POOL_FIRST
-        if score >= best_score or not suits(lab, board, policy, node, job, now_s):
-            continue
-        if not unbudgeted and gpus < lab.nodes.gpus[node]:
-            score += policy.lengthen_weight * _lengthens_h(board, node, until_s, now_s)
-        if score < best_score:
-            best, best_score = node, score
-            if score == 0.0 and not unbudgeted:  # none fits better
-                break
+    last, largest = first + lab.clusters.n_nodes[cluster], lab.clusters.node_gpus[cluster]
+    alike = not unbudgeted or (board.scenes.pool_nodes[cluster] == 0 and board.scenes.n_plans[cluster] == 0)
+    for level in range(gpus, largest + 1):
+        if not unbudgeted and level - gpus > best_score:  # whatever has so much to spare fits worse
+            break
+        node = next_at_level(board, level, first, last)
+        while node != NONE:
+            spared = spare_one and level == lab.nodes.gpus[node]
+            score = level - gpus + _beside_size(board, node, unbudgeted, use_pool, spared)
+            if score < best_score or (score == best_score and node < best):
+                if suits(lab, board, policy, node, job, now_s):
+                    if not unbudgeted and gpus < lab.nodes.gpus[node]:
+                        score += policy.lengthen_weight * _lengthens_h(board, node, until_s, now_s)
+                    if score < best_score or (score == best_score and node < best):
+                        best, best_score = node, score
+                    if level == largest and alike and not board.posts.pool[node]:
+                        break  # all others here are as empty, and later in order
+            node = next_at_level(board, level, node + 1, last)
+        if best_score == 0.0 and not unbudgeted:
+            break
     return best
 
 
@@ -225,11 +237,12 @@ def find_gang(lab, board, policy, cluster, job, now_s):
     if not needs_pool(lab, board, cluster, job, size, need):
         last = board.scenes.pool_first[cluster]
     n = 0
-    for node in range(first, last):
-        if board.posts.avail[node] == size and lab.nodes.gpus[node] == size:
-            if suits(lab, board, policy, node, job, now_s):
-                board.order[n] = node
-                n += 1
+    node = next_at_level(board, size, first, last)
+    while node != NONE:
+        if lab.nodes.gpus[node] == size and suits(lab, board, policy, node, job, now_s):
+            board.order[n] = node
+            n += 1
+        node = next_at_level(board, size, node + 1, last)
     return need if choose_by_rack(lab, board, n, need, lab.jobs.same_rack[job]) else 0
 
 

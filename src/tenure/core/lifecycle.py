@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from tenure.core.contract import protection_s
 from tenure.core.kernel import kernel
 from tenure.core.order import entitle
+from tenure.core.places import gpus_on
 from tenure.core.room import join_soft, leave_soft, recount
 from tenure.core.say import name_node, say, two_ratios
 from tenure.core.usage import change_charge
@@ -213,7 +214,7 @@ def start(lab, board, policy, job, cluster, rule, now_s):
     for k in range(stays.n_nodes[job]):
         if not claimed and stays.n_nodes[job] > 1:
             node = board.chosen[k]
-        gpus = stays.gpus[job] if stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
+        gpus = gpus_on(lab, board, job, node)
         following = posts.next_of_claim[node]
         if last == NONE:
             stays.node[job] = node
@@ -278,7 +279,7 @@ def stop(lab, board, policy, job, cause, taker, rule, now_s):
     stays.taker[job] = taker
     node = stays.node[job]
     for _ in range(stays.n_nodes[job]):
-        gpus = stays.gpus[job] if stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
+        gpus = gpus_on(lab, board, job, node)
         posts.freeing[node] += gpus
         recount(board, lab, node)
         node = posts.next_of_gang[node]
@@ -306,7 +307,7 @@ def _vacate(lab, board, job):
     stays, posts = board.stays, board.posts
     node = stays.node[job]
     for _ in range(stays.n_nodes[job]):
-        gpus = stays.gpus[job] if stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
+        gpus = gpus_on(lab, board, job, node)
         found = 0
         for k in range(posts.n_jobs[node]):
             if board.on_node[node, k] == job:

@@ -12,6 +12,7 @@ from tenure.core.contract import longest_grace_s, loss_gpu_s, safe_until_s
 from tenure.core.fit import ends_before_closing, needs_pool, node_size_for, rack_filled_first
 from tenure.core.kernel import kernel
 from tenure.core.order import WINDOW, slack
+from tenure.core.places import insert_ranked
 from tenure.core.room import recount
 from tenure.core.say import say
 from tenure.core.words import NEVER_S, NONE, Happened, NodeState, Phase
@@ -98,12 +99,7 @@ def _own_clear_s(lab, board, policy, cluster, job, room, now_s):
 def _insert_by_clear(board, node, clear_s, n):
     """Put a candidate among `order[:n]`, earliest first; gives how many there are now."""
     board.by_node.clear_s[node] = clear_s
-    k = n
-    while k > 0 and board.by_node.clear_s[board.order[k - 1]] > clear_s:
-        board.order[k] = board.order[k - 1]
-        k -= 1
-    board.order[k] = node
-    return n + 1
+    return insert_ranked(board.order, board.by_node.clear_s, node, n)
 
 
 @kernel
@@ -155,14 +151,8 @@ def _choose_cheapest(lab, board, policy, n, need, at_s, same_rack):
     for k in range(n):
         node = board.order[k]
         if board.by_node.clear_s[node] <= at_s:
-            cost = _loss_of_clearing(lab, board, policy, node, at_s)
-            board.by_node.cost[node] = cost
-            m = count
-            while m > 0 and board.by_node.cost[board.order[m - 1]] > cost:
-                board.order[m] = board.order[m - 1]
-                m -= 1
-            board.order[m] = node
-            count += 1
+            board.by_node.cost[node] = _loss_of_clearing(lab, board, policy, node, at_s)
+            count = insert_ranked(board.order, board.by_node.cost, node, count)
     place = rack_filled_first(lab, board, count, need)
     rack = NONE if place == NONE else lab.nodes.rack[board.order[place]]
     if rack == NONE and (same_rack or count < need):

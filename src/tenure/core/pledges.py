@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenure.core.kernel import kernel
+from tenure.core.places import gpus_on
 from tenure.core.words import Phase
 
 STOPPING = int(Phase.STOPPING)
@@ -15,7 +16,7 @@ def _to_come(lab, board, node, taker):
     for k in range(board.posts.n_jobs[node]):
         job = board.on_node[node, k]
         if stays.phase[job] == STOPPING and stays.taker[job] == taker:
-            gpus += stays.gpus[job] if stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
+            gpus += gpus_on(lab, board, job, node)
     return gpus
 
 

@@ -12,6 +12,7 @@ from tenure.core.contract import protection_s, rule_to_take
 from tenure.core.fit import find_place, node_size_for, suits
 from tenure.core.kernel import kernel
 from tenure.core.order import slack
+from tenure.core.places import gpus_on
 from tenure.core.plan_gang import earliest_promise_s
 from tenure.core.reasons import (
     BEHIND_OWN,
@@ -121,7 +122,7 @@ def _room_by(lab, board, policy, node, job, at_s):
         if stays.phase[other] != RUNNING:
             continue
         if rule_to_take(lab, board, policy, other, job, at_s) != 0:
-            room += stays.gpus[other] if stays.n_nodes[other] == 1 else lab.nodes.gpus[node]
+            room += gpus_on(lab, board, other, node)
     return room
 
 

@@ -33,6 +33,7 @@ from tenure.core.board import (
 )
 from tenure.core.columns import UGPU
 from tenure.core.decide import open_entry
+from tenure.core.places import WORD
 from tenure.core.policy import Policy
 from tenure.core.tables import F8, I8, Table, table_type
 from tenure.core.usage import LN2
@@ -212,6 +213,9 @@ def _set_rooms(lab: Lab, board: Board) -> None:
     board.rooms[:] = 0
     rows = lab.nodes["cluster"][posts["counted"]] * KINDS + counted["kind"]
     np.add.at(board.rooms, (rows, counted["avail"]), 1)
+    board.levels[:] = 0
+    for node in np.flatnonzero(posts["counted"]).tolist():
+        board.levels[posts["avail"][node], node // WORD] |= 1 << (node % WORD)
 
 
 def _set_lists(lab: Lab, board: Board) -> None:

@@ -12,6 +12,7 @@ from tenure.core.board import BUDGETED, KINDS, LAX, PLAIN, PLANS, POOL, PROMISED
 from tenure.core.contract import protection_s
 from tenure.core.kernel import kernel
 from tenure.core.order import WINDOW, most_slack, slack
+from tenure.core.places import enter_level, gpus_on, leave_level
 from tenure.core.pledges import kept_for_claims
 from tenure.core.waiting import lane_of
 from tenure.core.words import NONE, NodeState
@@ -23,11 +24,12 @@ MOST_GPUS = 1 << 40
 
 @kernel
 def recount(board, lab, node):
-    """Bring a node's room up to date after anything on it changed; writes `avail`, `kind`, sums of nodes."""
+    """Bring a node's room up to date after anything on it changed; writes `avail`, `kind`, sums, levels."""
     posts, rooms = board.posts, board.rooms
     cluster = lab.nodes.cluster[node]
     if posts.counted[node]:
         rooms[cluster * KINDS + posts.kind[node], posts.avail[node]] -= 1
+        leave_level(board, node)
         _count_clear(board, cluster, node, -1)
     posts.avail[node] = max(0, posts.free[node] - kept_for_claims(lab, board, node, NONE))
     kind = PLAIN
@@ -42,6 +44,7 @@ def recount(board, lab, node):
     posts.counted[node] = posts.state[node] == UP
     if posts.counted[node]:
         rooms[cluster * KINDS + kind, posts.avail[node]] += 1
+        enter_level(board, node)
         _count_clear(board, cluster, node, 1)
 
 
@@ -57,8 +60,7 @@ def _change_ripe(lab, board, job, sign):
     """The GPUs of an attempt can be spared by its owner from now on (1), or no longer (-1)."""
     node = board.stays.node[job]
     for _ in range(board.stays.n_nodes[job]):
-        whole = board.stays.n_nodes[job] > 1
-        board.posts.ripe[node] += sign * (lab.nodes.gpus[node] if whole else board.stays.gpus[job])
+        board.posts.ripe[node] += sign * gpus_on(lab, board, job, node)
         recount(board, lab, node)
         node = board.posts.next_of_gang[node]
 
@@ -75,7 +77,7 @@ def join_soft(lab, board, job):
     stays.soft[job] = True
     node = stays.node[job]
     for _ in range(stays.n_nodes[job]):
-        gpus = stays.gpus[job] if stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
+        gpus = gpus_on(lab, board, job, node)
         posts.soft[node] += gpus
         if not stays.budgeted[job]:
             posts.lax[node] += gpus
@@ -113,7 +115,7 @@ def leave_soft(lab, board, job):
     stays.soft[job] = False
     node = stays.node[job]
     for _ in range(stays.n_nodes[job]):
-        gpus = stays.gpus[job] if stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
+        gpus = gpus_on(lab, board, job, node)
         posts.soft[node] -= gpus
         if not stays.budgeted[job]:
             posts.lax[node] -= gpus  # the caller recounts: more changes there

@@ -10,6 +10,7 @@ from tenure.core.board import BUDGETED
 from tenure.core.contract import loss_gpu_s, protection_s, rule_to_take
 from tenure.core.fit import NO_SCORE, node_size_for, rack_filled_first, suits
 from tenure.core.kernel import kernel
+from tenure.core.places import gpus_on, insert_ranked
 from tenure.core.room import may_clear, most_to_clear, refresh_gives, way_of
 from tenure.core.waiting import lane_of
 from tenure.core.words import NONE
@@ -54,11 +55,6 @@ def drop_picks(lab, board, start, n):
 
 
 @kernel
-def _gpus_on_node(lab, board, job, node):
-    return board.stays.gpus[job] if board.stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
-
-
-@kernel
 def _best_victim(lab, board, policy, node, taker, stamp, now_s):
     """The legal victim on the node that loses least for each GPU it frees there: (job, loss)."""
     best, best_loss, best_rate = NONE, NOT_FOUND, NOT_FOUND
@@ -72,7 +68,7 @@ def _best_victim(lab, board, policy, node, taker, stamp, now_s):
         loss = loss_gpu_s(lab, board, policy, job, now_s)
         if board.stays.budgeted[job]:
             loss += AVOIDED
-        rate = loss / _gpus_on_node(lab, board, job, node)
+        rate = loss / gpus_on(lab, board, job, node)
         if rate < best_rate:
             best, best_loss, best_rate = job, loss, rate
     return best, best_loss
@@ -105,12 +101,12 @@ def clear_node(lab, board, policy, node, taker, need, start, now_s):
         if job == NONE:
             return drop_picks(lab, board, start, n), NOT_FOUND
         n = pick(lab, board, job, n)
-        room += _gpus_on_node(lab, board, job, node)
+        room += gpus_on(lab, board, job, node)
         total += loss
     k = start
     while k < n:  # the last pick may have made an earlier one needless
         job = board.picked[k]
-        gpus = _gpus_on_node(lab, board, job, node)
+        gpus = gpus_on(lab, board, job, node)
         if room - gpus >= need:
             loss = loss_gpu_s(lab, board, policy, job, now_s)
             if board.stays.budgeted[job]:
@@ -187,12 +183,7 @@ def _rank_nodes(lab, board, policy, cluster, taker, size, now_s):
         if loss == NOT_FOUND:
             continue
         board.by_node.cost[node] = loss
-        k = n
-        while k > 0 and board.by_node.cost[board.order[k - 1]] > loss:
-            board.order[k] = board.order[k - 1]
-            k -= 1
-        board.order[k] = node
-        n += 1
+        n = insert_ranked(board.order, board.by_node.cost, node, n)
     return n
 
 

@@ -11,6 +11,7 @@ from tenure.core.claims import pass_drains, within_limits
 from tenure.core.fit import choose_by_rack, find_place, node_size_for, suits
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import start
+from tenure.core.places import gpus_on, insert_ranked
 from tenure.core.words import NEVER_S, NONE, NodeState, Rule
 from tenure.simulator.rivals.fifo import start_in_order
 
@@ -30,7 +31,7 @@ def _free_by(lab, board, node, at_s):
     for k in range(board.posts.n_jobs[node]):
         job = board.on_node[node, k]
         if _ends_s(lab, board, job) <= at_s:
-            free += board.stays.gpus[job] if board.stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
+            free += gpus_on(lab, board, job, node)
     return free
 
 
@@ -71,12 +72,7 @@ def _reserve(lab, board, policy, cluster, head, now_s):
             continue
         clear_s = _node_clear_s(lab, board, node, each, now_s)
         board.by_node.cost[node] = float(clear_s)
-        k = n
-        while k > 0 and board.by_node.cost[board.order[k - 1]] > float(clear_s):
-            board.order[k] = board.order[k - 1]
-            k -= 1
-        board.order[k] = node
-        n += 1
+        n = insert_ranked(board.order, board.by_node.cost, node, n)
     if n < need:
         return NEVER_S
     at_s = int(board.by_node.cost[board.order[need - 1]])
@@ -126,9 +122,7 @@ def _take_spare(board, lab, job):
     node = board.stays.node[job]
     for _ in range(board.stays.n_nodes[job]):
         if board.by_node.clear_s[node] < NEVER_S:
-            board.by_node.clear_s[node] -= (
-                board.stays.gpus[job] if board.stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
-            )
+            board.by_node.clear_s[node] -= gpus_on(lab, board, job, node)
         node = board.posts.next_of_gang[node]
 
 

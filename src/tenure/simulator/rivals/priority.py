@@ -17,6 +17,7 @@ from tenure.core.contract import longest_grace_s, protection_s
 from tenure.core.fit import find_place, node_size_for, suits
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import claim, start, stop, unprotect
+from tenure.core.places import gpus_on
 from tenure.core.words import NEVER_S, NONE, Cause, NodeState, Phase, Rule
 
 LEVEL, LOWER_LEVEL = int(Rule.LEVEL), int(Rule.LOWER_LEVEL)
@@ -65,11 +66,6 @@ def _worse(lab, board, job, other):
 
 
 @kernel
-def _gpus_there(lab, board, job, node):
-    return board.stays.gpus[job] if board.stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
-
-
-@kernel
 def _may_take(board, job, taker):
     """What runs beyond a quota makes way for another team's quota, unbudgeted work for any."""
     stays = board.stays
@@ -100,9 +96,9 @@ def _pick_on_node(lab, board, node, taker, need, n):
         board.by_job.stamp[worst] = stamp
         board.picked[n] = worst
         n += 1
-        room += _gpus_there(lab, board, worst, node)
+        room += gpus_on(lab, board, worst, node)
     for k in range(n - 1, start - 1, -1):  # the last pick may have made an earlier one needless
-        gpus = _gpus_there(lab, board, board.picked[k], node)
+        gpus = gpus_on(lab, board, board.picked[k], node)
         if room - gpus >= need:
             room -= gpus
             board.by_job.stamp[board.picked[k]] = 0

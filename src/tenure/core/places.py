@@ -1,0 +1,61 @@
+"""Nodes one by one: what a job holds on one, which have just so much to take, and a list of them in order.
+
+`board.levels` keeps, for every number of GPUs to take, the nodes in service that have exactly so many: a bit
+a node, 32 to a word. A place is looked for from the tightest level up, so nodes that are full cost nothing.
+"""
+
+from __future__ import annotations
+
+from tenure.core.kernel import kernel
+from tenure.core.words import NONE
+
+WORD = 32  #: nodes a word
+
+
+@kernel
+def gpus_on(lab, board, job, node):
+    """GPUs that a job holds on one of its nodes: its own, or the whole node of a gang."""
+    return board.stays.gpus[job] if board.stays.n_nodes[job] == 1 else lab.nodes.gpus[node]
+
+
+@kernel
+def insert_ranked(order, keys, node, n):
+    """Put a node among `order[:n]`, least of `keys` first, behind its equals; gives how many there are."""
+    key, k = keys[node], n
+    while k > 0 and keys[order[k - 1]] > key:
+        order[k] = order[k - 1]
+        k -= 1
+    order[k] = node
+    return n + 1
+
+
+@kernel
+def enter_level(board, node):
+    """The node, in service, has `avail` GPUs to take from now on."""
+    board.levels[board.posts.avail[node], node // WORD] |= 1 << (node % WORD)
+
+
+@kernel
+def leave_level(board, node):
+    """The node has no longer `avail` GPUs to take, or is no longer in service."""
+    board.levels[board.posts.avail[node], node // WORD] &= ~(1 << (node % WORD))
+
+
+@kernel
+def next_at_level(board, level, node, last):
+    """The first node from `node` on and before `last` that has exactly `level` GPUs to take; or NONE."""
+    place = node // WORD
+    word = board.levels[level, place] >> (node % WORD) if node < last else 0
+    while word == 0:
+        place += 1
+        node = place * WORD
+        if node >= last:
+            return NONE
+        word = board.levels[level, place]
+    step = WORD // 2
+    while step > 0:  # the lowest bit of the word
+        if word & ((1 << step) - 1) == 0:
+            word >>= step
+            node += step
+        step //= 2
+    return node if node < last else NONE
