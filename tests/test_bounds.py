@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 
 from stepping import said, staged, turns
 from strategies import scenarios
-from tenure.core.board import KINDS, LAX, RIPE, WAYS
+from tenure.core.board import KINDS
+from tenure.core.places import LAX, RIPE, WAYS, WORD
 from tenure.core.policy import Order
 from tenure.core.words import NONE
 from tenure.simulator.simulate import Stage
@@ -91,13 +92,20 @@ def check_sums(stage: Stage) -> None:
     assert posts["lax"].tolist() == lax.tolist()
     assert posts["ripe"].tolist() == ripe.tolist()
     coming = np.maximum(0, posts["free"] + posts["freeing"] - posts["pledged"])
-    clears = np.zeros_like(board.clears)
+    clears, width = np.zeros_like(board.clears), board.rooms.shape[1]
+    clearable, levels = np.zeros_like(board.clearable), np.zeros_like(board.levels)
     for node in np.flatnonzero(posts["counted"]).tolist():
         row = (int(lab.nodes["cluster"][node]) * KINDS + int(posts["kind"][node])) * WAYS
         most = int(lab.nodes["gpus"][node])
-        clears[row + LAX, min(most, coming[node] + lax[node])] += 1
-        clears[row + RIPE, min(most, coming[node] + lax[node] + ripe[node])] += 1
+        word, bit = node // WORD, 1 << node % WORD
+        for way, gpus in ((LAX, lax[node]), (RIPE, lax[node] + ripe[node])):
+            room = min(most, int(coming[node] + gpus))
+            clears[row + way, room] += 1
+            clearable[word, way * width + room] |= bit
+        levels[posts["avail"][node], word] |= bit
     assert (board.clears == clears).all()
+    assert (board.clearable == clearable).all()
+    assert (board.levels == levels).all()
     for row in range(len(rows)):
         jobs, job = set(), int(rows["first_soft"][row])
         while job != NONE:

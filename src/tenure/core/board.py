@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tenure.core.columns import UGPU
 from tenure.core.kernel import bundle
-from tenure.core.places import WORD
+from tenure.core.places import WAYS, WORD
 from tenure.core.policy import Policy
 from tenure.core.tables import B1, F8, I1, I2, I4, I8, Table, columns, empty, table_type
 from tenure.core.words import NEVER_S, NONE
@@ -25,8 +25,6 @@ PLANS = 64  #: rows of plans a cluster
 #: Kinds of nodes that rooms are counted for: ordinary, of the pool, and under each promise.
 PLAIN, POOL, PROMISED = 0, 1, 2
 KINDS = PROMISED + PLANS
-#: What may be stopped on a node: unbudgeted attempts; those, and what an owner above its target can spare.
-LAX, RIPE, WAYS = 0, 1, 2
 
 #: First what is read of every waiting job that is looked at: it lies together.
 STAY = table_type(
@@ -200,7 +198,9 @@ PLACEMENT = table_type(node=I4, gpus=I4)
 
 SCRATCH_ACCOUNT = table_type(
     taken=I8,  #: GPUs that the set of victims under trial takes from it
-    next_entry=I8,
+    next_entry=I8,  #: of its unbudgeted work, in this pass
+    next_job=I8,  #: … the job there, or NONE
+    next_s=I8,  #: … and its first submission
     fail_gpus=I8,  #: a job so large, protected so long, found no victims in this pass
     fail_s=I8,
     full_gpus=I8,  #: … fits on no free node
@@ -238,6 +238,7 @@ class Board(NamedTuple):
     claims: NDArray[np.int64]  #: jobs whose place is being cleared, oldest first
     log: Any
     rooms: NDArray[np.int64]  #: (clusters * KINDS, most GPUs + 1): nodes with so many GPUs to take
+    clearable: NDArray[np.int64]  #: (words of nodes, WAYS * (most GPUs + 1)): … if what may be stopped was
     levels: NDArray[np.int64]  #: (most GPUs + 1, words of nodes): who in service has so many (places.py)
     clears: NDArray[np.int64]  #: (clusters * KINDS * WAYS, most GPUs + 1): … if what may be stopped was
     counts: Any  #: one row
@@ -291,6 +292,7 @@ def new_board(
         claims=np.full(total + 1, NONE, np.int64),
         log=empty(max(log_rows, 8 * total + 8 * rows), LOG),
         rooms=np.zeros((n_clusters * KINDS, most + 1), np.int64),
+        clearable=np.zeros((n_nodes // WORD + 1, WAYS * (most + 1)), np.int64),
         levels=np.zeros((most + 1, n_nodes // WORD + 1), np.int64),
         clears=np.zeros((n_clusters * KINDS * WAYS, most + 1), np.int64),
         counts=counts,

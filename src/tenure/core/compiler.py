@@ -5,8 +5,8 @@ inside each caller, and gives each a wrapper that unpacks its arguments from Pyt
 that call each other over twenty tables that is minutes. Here a `@kernel` is only translated (typed and
 lowered); an `@entry` (what Python calls) links the parts it reaches, and the optimiser sees each once.
 
-What all kernels are handed, the lab, the board and the policy, are dozens of tables: numba would copy two hundred
-words at every call. A class of such a record is a `bundle`: kernels get one pointer, and read from
+What all kernels are handed, the lab, the board and the policy, are dozens of tables: numba would copy two
+hundred words at every call. A class of such a record is a `bundle`: kernels get one pointer, and read from
 behind it where a table lies when they need it. A row is as long as its type says (numba would read the length
 each time), and rows are counted from 0: no negative index counts from the end, which a bounds-checked run
 asserts.

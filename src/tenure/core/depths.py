@@ -7,13 +7,14 @@ the list changes; `is_fruitless` says when looking through it could not change t
 
 from __future__ import annotations
 
-from tenure.core.board import BUDGETED, LANES, LAX, QUICK, RIPE
+from tenure.core.board import BUDGETED, LANES, QUICK
 from tenure.core.claims import within_limits
 from tenure.core.columns import UGPU
 from tenure.core.contract import protection_s
 from tenure.core.fit import room_needed
 from tenure.core.kernel import kernel
 from tenure.core.order import WINDOW, reach, slack
+from tenure.core.places import LAX, RIPE
 from tenure.core.room import enough_to_clear, most_free, refresh_gives
 from tenure.core.words import NONE
 

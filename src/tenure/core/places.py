@@ -2,6 +2,8 @@
 
 `board.levels` keeps, for every number of GPUs to take, the nodes in service that have exactly so many: a bit
 a node, 32 to a word. A place is looked for from the tightest level up, so nodes that are full cost nothing.
+`board.clearable` keeps the same of what they would have if all that may be stopped was: a claimant looks only
+at nodes that could be cleared for it.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from tenure.core.kernel import kernel
 from tenure.core.words import NONE
 
 WORD = 32  #: nodes a word
+#: What may be stopped on a node: unbudgeted attempts; those, and what an owner above its target can spare.
+LAX, RIPE, WAYS = 0, 1, 2
 
 
 @kernel
@@ -52,10 +56,49 @@ def next_at_level(board, level, node, last):
         if node >= last:
             return NONE
         word = board.levels[level, place]
-    step = WORD // 2
-    while step > 0:  # the lowest bit of the word
+    node += _lowest_bit(word)
+    return node if node < last else NONE
+
+
+@kernel
+def mark_clearable(board, way, node, room, sign):
+    """The node, in service, has so much room if what is `way` is stopped: from now on (1), no longer (-1)."""
+    column, bit = way * board.rooms.shape[1] + room, 1 << (node % WORD)
+    if sign > 0:
+        board.clearable[node // WORD, column] |= bit
+    else:
+        board.clearable[node // WORD, column] &= ~bit
+
+
+@kernel
+def next_clearable(board, way, room, node, last):
+    """The first node from `node` on and before `last` with so much room, or more, if what is `way` stops.
+
+    NONE: there is no more. Of what is stopped in no such way (ANYTHING) all nodes may be.
+    """
+    if way >= WAYS:
+        return node if node < last else NONE
+    width, place, past = board.rooms.shape[1], node // WORD, node % WORD
+    while place * WORD < last:
+        word = 0
+        for column in range(way * width + room, (way + 1) * width):
+            word |= board.clearable[place, column]
+        word >>= past
+        if word != 0:
+            node = place * WORD + past + _lowest_bit(word)
+            return node if node < last else NONE
+        place += 1
+        past = 0
+    return NONE
+
+
+@kernel
+def _lowest_bit(word):
+    """The place of the lowest bit of a word that is not 0."""
+    place, step = 0, WORD // 2
+    while step > 0:
         if word & ((1 << step) - 1) == 0:
             word >>= step
-            node += step
+            place += step
         step //= 2
-    return node if node < last else NONE
+    return place

@@ -16,16 +16,13 @@ from tenure.core.board import (
     BUDGETED,
     KINDS,
     LANES,
-    LAX,
     LOG,
     PLAIN,
     PLANS,
     POOL,
     PROMISED,
     QUICK,
-    RIPE,
     UNBUDGETED,
-    WAYS,
     Board,
     Lab,
     as_kernels_want,
@@ -33,7 +30,7 @@ from tenure.core.board import (
 )
 from tenure.core.columns import UGPU
 from tenure.core.decide import open_entry
-from tenure.core.places import WORD
+from tenure.core.places import LAX, RIPE, WAYS, WORD
 from tenure.core.policy import Policy
 from tenure.core.tables import F8, I8, Table, table_type
 from tenure.core.usage import LN2
@@ -142,6 +139,11 @@ def _set_clears(lab: Lab, board: Board) -> None:
     rows = (lab.nodes["cluster"][posts["counted"]] * KINDS + counted["kind"]) * WAYS
     np.add.at(board.clears, (rows + LAX, counted["lax_room"]), 1)
     np.add.at(board.clears, (rows + RIPE, counted["ripe_room"]), 1)
+    board.clearable[:] = 0
+    width = board.rooms.shape[1]
+    for node in np.flatnonzero(posts["counted"]).tolist():
+        for way, room in ((LAX, posts["lax_room"][node]), (RIPE, posts["ripe_room"][node])):
+            board.clearable[node // WORD, way * width + room] |= 1 << (node % WORD)
 
 
 def _set_posts(lab: Lab, board: Board, record: Record) -> None:

@@ -8,11 +8,11 @@ they refuse needs no look at any attempt, and what they let pass is weighed as i
 
 from __future__ import annotations
 
-from tenure.core.board import BUDGETED, KINDS, LAX, PLAIN, PLANS, POOL, PROMISED, RIPE, WAYS
+from tenure.core.board import BUDGETED, KINDS, PLAIN, PLANS, POOL, PROMISED
 from tenure.core.contract import protection_s
 from tenure.core.kernel import kernel
 from tenure.core.order import WINDOW, most_slack, slack
-from tenure.core.places import enter_level, gpus_on, leave_level
+from tenure.core.places import LAX, RIPE, WAYS, enter_level, gpus_on, leave_level, mark_clearable
 from tenure.core.pledges import kept_for_claims
 from tenure.core.waiting import lane_of
 from tenure.core.words import NONE, NodeState
@@ -53,6 +53,8 @@ def _count_clear(board, cluster, node, sign):
     row = (cluster * KINDS + board.posts.kind[node]) * WAYS
     board.clears[row + LAX, board.posts.lax_room[node]] += sign
     board.clears[row + RIPE, board.posts.ripe_room[node]] += sign
+    mark_clearable(board, LAX, node, board.posts.lax_room[node], sign)
+    mark_clearable(board, RIPE, node, board.posts.ripe_room[node], sign)
 
 
 @kernel

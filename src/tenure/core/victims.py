@@ -10,7 +10,7 @@ from tenure.core.board import BUDGETED
 from tenure.core.contract import loss_gpu_s, protection_s, rule_to_take
 from tenure.core.fit import NO_SCORE, node_size_for, rack_filled_first, suits
 from tenure.core.kernel import kernel
-from tenure.core.places import gpus_on, insert_ranked
+from tenure.core.places import gpus_on, insert_ranked, next_clearable
 from tenure.core.room import may_clear, most_to_clear, refresh_gives, way_of
 from tenure.core.waiting import lane_of
 from tenure.core.words import NONE
@@ -143,22 +143,19 @@ def find_node_to_clear(lab, board, policy, cluster, taker, now_s):
     way = way_of(lab, board, policy, cluster, taker)
     first = lab.clusters.first_node[cluster]
     promised_whole = protection_s(policy, lab.jobs.min_runtime_s[taker]) > 0
-    for node in range(first, first + lab.clusters.n_nodes[cluster]):
-        if not _may_clear(lab, board, policy, node, taker, gpus, way, now_s):
-            continue
+    last = first + lab.clusters.n_nodes[cluster]
+    node = next_clearable(board, way, gpus, first, last)
+    while node != NONE:
         plan = board.posts.plan[node]
-        if (
-            plan != NONE
-            and promised_whole
-            and gpus == lab.nodes.gpus[node]
-            and board.plans.job[plan] != taker
-        ):
-            continue
-        board.counts.stamp[0] += 1
-        n, loss = clear_node(lab, board, policy, node, taker, gpus, 0, now_s)
-        drop_picks(lab, board, 0, n)
-        if loss < best_loss:
-            best, best_loss = node, loss
+        kept = plan != NONE and promised_whole and gpus == lab.nodes.gpus[node]
+        kept = kept and board.plans.job[plan] != taker
+        if not kept and _may_clear(lab, board, policy, node, taker, gpus, way, now_s):
+            board.counts.stamp[0] += 1
+            n, loss = clear_node(lab, board, policy, node, taker, gpus, 0, now_s)
+            drop_picks(lab, board, 0, n)
+            if loss < best_loss:
+                best, best_loss = node, loss
+        node = next_clearable(board, way, gpus, node + 1, last)
     if best == NONE:
         return NONE, 0, NOT_FOUND
     board.counts.stamp[0] += 1
@@ -171,19 +168,19 @@ def _rank_nodes(lab, board, policy, cluster, taker, size, now_s):
     """Nodes that could be cleared whole for a gang, cheapest first, in `order`; gives how many."""
     first = lab.clusters.first_node[cluster]
     way = way_of(lab, board, policy, cluster, taker)
-    n = 0
-    for node in range(first, first + lab.clusters.n_nodes[cluster]):
-        if lab.nodes.gpus[node] != size or not _may_clear(lab, board, policy, node, taker, size, way, now_s):
-            continue
-        if board.posts.plan[node] != NONE and board.plans.job[board.posts.plan[node]] != taker:
-            continue
-        board.counts.stamp[0] += 1
-        picks, loss = clear_node(lab, board, policy, node, taker, size, 0, now_s)
-        drop_picks(lab, board, 0, picks)
-        if loss == NOT_FOUND:
-            continue
-        board.by_node.cost[node] = loss
-        n = insert_ranked(board.order, board.by_node.cost, node, n)
+    last, n = first + lab.clusters.n_nodes[cluster], 0
+    node = next_clearable(board, way, size, first, last)
+    while node != NONE:
+        fits = lab.nodes.gpus[node] == size and _may_clear(lab, board, policy, node, taker, size, way, now_s)
+        plan = board.posts.plan[node]
+        if fits and (plan == NONE or board.plans.job[plan] == taker):
+            board.counts.stamp[0] += 1
+            picks, loss = clear_node(lab, board, policy, node, taker, size, 0, now_s)
+            drop_picks(lab, board, 0, picks)
+            if loss != NOT_FOUND:
+                board.by_node.cost[node] = loss
+                n = insert_ranked(board.order, board.by_node.cost, node, n)
+        node = next_clearable(board, way, size, node + 1, last)
     return n
 
 
