@@ -198,9 +198,7 @@ PLACEMENT = table_type(node=I4, gpus=I4)
 
 SCRATCH_ACCOUNT = table_type(
     taken=I8,  #: GPUs that the set of victims under trial takes from it
-    next_entry=I8,  #: of its unbudgeted work, in this pass
-    next_job=I8,  #: … the job there, or NONE
-    next_s=I8,  #: … and its first submission
+    next_entry=I8,
     fail_gpus=I8,  #: a job so large, protected so long, found no victims in this pass
     fail_s=I8,
     full_gpus=I8,  #: … fits on no free node
