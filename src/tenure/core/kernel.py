@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R", bound=type)
 
 PACKAGE = Path(__file__).resolve().parent.parent
 KERNEL_ROOMS = ("core", "simulator")
@@ -116,7 +117,7 @@ def entry(function: F) -> F:
     return function if _COMPILERS is None else _COMPILERS[1](function)
 
 
-def bundle(record: F) -> F:
+def bundle(record: R) -> R:
     """A NamedTuple of tables or numbers that every kernel is handed: compiled, as one pointer."""
     if _COMPILERS is not None:
         from tenure.core.compiler import bundle as point_to
