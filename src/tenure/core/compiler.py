@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 try:
-    from llvmlite import ir
+    from llvmlite import ir  # type: ignore[import-untyped]
     from numba.core import cgutils, funcdesc, lowering, types
     from numba.core.codegen import JITCodeLibrary
     from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
