@@ -285,7 +285,7 @@ class MemoryVault:
             return  # a stale gang commits over nobody
         self.commits.append(Kept(step, tokens, attempt))
 
-    def newest(self) -> Kept:
+    def newest(self, read: Callable[[int], None] | None = None) -> Kept:
         if self.silent:
             raise PartSilent("drawn")
         good = [one for one in self.commits if one.step not in self.corrupt]

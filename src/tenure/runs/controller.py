@@ -28,13 +28,13 @@ from tenure.providers.protocol import (
 )
 from tenure.runs import look as looks
 from tenure.runs.decide import decide
-from tenure.runs.deciding import Deciding
+from tenure.runs.deciding import DONE_PART, Deciding
 from tenure.runs.goodput import days_due, tell_day
 from tenure.runs.heartbeats import RankBeat
 from tenure.runs.look import Act, Kept, Look, TrainerSeen
 from tenure.runs.outlook import outlook
-from tenure.runs.parts import Parts, PartSilent
-from tenure.runs.state import ASSEMBLING, DONE, RUNNING, State
+from tenure.runs.parts import NothingHolds, Parts, PartSilent
+from tenure.runs.state import ASSEMBLING, DONE, DRAINING, RUNNING, State
 from tenure.runs.words import AlreadyRecorded
 from tenure.settings.errors import BadInput
 from tenure.settings.run_file import Run
@@ -78,6 +78,9 @@ class Controller:
         self._verified: Verified | None = None
         self._nodes: dict[str, Node] = {}
         self._hook_says = ""
+        self._shelf_says = ""
+        self._since: float | None = None
+        self._looked, self._heard = 0.0, True
 
     # --- one carrier -----------------------------------------------------------------------------------
     def adopt(self) -> None:
@@ -183,20 +186,31 @@ class Controller:
         attempt = live.number if live is not None else 0
         beats = parts.hook.beats(attempt) if attempt else {}
         trainer = self._trainer(attempt) if attempt else None
-        ended = trainer is not None and trainer.state == looks.ENDED
+        kept = self._kept(beats, trainer)
+        now = self.clock.now()
         return Look(
-            at=self.clock.now(),
+            at=now,
             windows=windows,
             nodes=nodes,
             extensions=self._extensions(windows or ()),
             free=self._free(windows or (), nodes),
             trainer=trainer,
             beats=beats,
-            kept=self._kept(beats, ended or state.phase != RUNNING),
+            kept=kept,
             request_told=parts.hook.request() if attempt else None,
             window_told=parts.hook.window() if attempt else None,
             hook_says=self._hook_says if attempt else "",
+            since=self._listening_since(now, bool(beats) or not attempt),
+            shelf_says=self._shelf_says,
         )
+
+    def _listening_since(self, now: float, hears: bool) -> float:
+        """Since when silence of the trainer is its own: looked steadily, and heartbeats could be read."""
+        paused = now - self._looked > 4 * self.run.file.poll
+        if self._since is None or paused or (hears and not self._heard):
+            self._since = now
+        self._looked, self._heard = now, hears
+        return self._since
 
     def _windows(self) -> Sequence[Window] | None:
         if not self.state.bought:
@@ -245,18 +259,34 @@ class Controller:
         except PartSilent:
             return None
 
-    def _kept(self, beats: Mapping[int, RankBeat], anew: bool) -> Kept | None:
-        """The newest verified checkpoint: read again when a rank says it has committed one, or to be sure."""
+    def _kept(self, beats: Mapping[int, RankBeat], trainer: TrainerSeen | None) -> Kept | None:
+        """
+        The newest verified checkpoint: read again when a rank says it has committed one, or to be sure.
+
+        The last one of a place, and the one that would end the run, by every byte.
+        """
+        ended = trainer is not None and trainer.state == looks.ENDED
+        last = ended and (self.state.phase == DRAINING or (trainer is not None and trainer.exit_code == 0))
+        anew = ended or self.state.phase != RUNNING
         said = (len(self.state.attempts), max((beat.committed_step for beat in beats.values()), default=-1))
         now, known = self.clock.now(), self._verified
         if not anew and known is not None and known.said == said and now - known.at < VERIFY_AGAIN_S:
             return known.kept
         try:
-            kept = self.parts.shelf.newest()
-        except PartSilent:
+            kept = self.parts.shelf.newest(self._reading if last else None)
+            idle = self.state.live is None and self.state.phase != DONE
+            if not last and (ended or idle) and kept.tokens >= self.run.tokens * DONE_PART:
+                kept = self.parts.shelf.newest(self._reading)
+        except PartSilent as silent:
+            self._shelf_says = str(silent) if isinstance(silent, NothingHolds) else ""
             return None
+        self._shelf_says = ""
         self._verified = Verified(now, said, kept)
         return kept
+
+    def _reading(self, count: int) -> None:
+        """Many bytes take long: meanwhile the run stays ours. Raises Fenced."""
+        self._keep_lease(always=False)
 
     # --- acting ----------------------------------------------------------------------------------------
     def _do(self, act: Act, seen: Look) -> None:

@@ -51,6 +51,8 @@ class Look(NamedTuple):
     request_told: Mapping[str, Any] | None  #: what lies in the hook folder
     window_told: Mapping[str, Any] | None
     hook_says: str = ""  #: why nothing could be put there the last time; "": it could
+    since: float = 0.0  #: when this controller began to look, or could read heartbeats again
+    shelf_says: str = ""  #: why nothing in the store can be used, where it answers; "": it is not so
 
 
 class Launch(NamedTuple):

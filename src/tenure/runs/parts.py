@@ -16,11 +16,20 @@ class PartSilent(Exception):
     """A store or an engine does not answer now: nothing is concluded, it is asked again."""
 
 
+class NothingHolds(PartSilent):
+    """The store answers, holds something, and none of it can be used: a person must look."""
+
+
 class Shelf(Protocol):
     """Where checkpoints are."""
 
-    def newest(self) -> Kept:
-        """The newest that verifies; `look.NOTHING_KEPT` where nothing was ever saved. PartSilent."""
+    def newest(self, read: Callable[[int], None] | None = None) -> Kept:
+        """
+        The newest that verifies; `look.NOTHING_KEPT` where nothing was ever saved.
+
+        `read`: every byte of it is read once, and this told how many more were; None: sizes are compared.
+        PartSilent; NothingHolds.
+        """
         ...
 
 

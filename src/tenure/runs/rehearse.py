@@ -64,7 +64,7 @@ class VaultShelf:
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
 
-    def newest(self) -> Kept:
+    def newest(self, read: Callable[[int], None] | None = None) -> Kept:
         """The newest that verifies."""
         return self._vault.newest()
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tenure.checkpoints.retention import Keep
 from tenure.checkpoints.store import Store
-from tenure.checkpoints.words import AlreadyCommitted, StoreError
+from tenure.checkpoints.words import AlreadyCommitted, Checkpoint, NothingUsable, StoreError
 from tenure.runs.look import NOTHING_KEPT, Kept
-from tenure.runs.parts import PartSilent
+from tenure.runs.parts import NothingHolds, PartSilent
 
 PRUNE_EVERY = 8  #: saves
 
@@ -16,14 +18,26 @@ class StoreShelf:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self._whole: dict[Kept, Kept] = {}  #: what reading every byte led to, by the newest by size
 
-    def newest(self) -> Kept:
-        """The newest that verifies."""
+    def newest(self, read: Callable[[int], None] | None = None) -> Kept:
+        """The newest that verifies; with `read`, every byte of it, once."""
         try:
-            found = self.store.newest_verified()
+            found = _kept(self.store.newest_verified())
+            if found in self._whole:
+                return self._whole[found]
+            if read is not None and found != NOTHING_KEPT:
+                self._whole[found] = _kept(self.store.newest_verified(deep=True, progress=read))
+                return self._whole[found]
+        except NothingUsable as wrong:
+            raise NothingHolds(str(wrong)) from wrong
         except StoreError as wrong:
             raise PartSilent(str(wrong)) from wrong
-        return NOTHING_KEPT if found is None else Kept(found.step, float(found.tokens), found.attempt)
+        return found
+
+
+def _kept(found: Checkpoint | None) -> Kept:
+    return NOTHING_KEPT if found is None else Kept(found.step, float(found.tokens), found.attempt)
 
 
 class StoreVault(StoreShelf):

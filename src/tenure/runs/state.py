@@ -54,6 +54,10 @@ class Attempt:
     kept: float = 0.0  #: tokens in the newest verified checkpoint at its end
     computing_s: float = 0.0
     first_beat: float | None = None
+    stopping: float = 0.0  #: since when its processes are to end; 0: they are not
+    stop_told: float = 0.0  #: again
+    stopped_as: str = ""  #: how it will have ended, and why
+    why: str = ""
 
 
 @dataclass
@@ -170,6 +174,13 @@ class State:
         """Its first step was seen."""
         self.attempts[-1].first_beat = at
         self.began = at if self.began is None else self.began
+
+    def _attempt_stopping(self, body: Mapping[str, Any], at: float) -> None:
+        attempt = self.attempts[-1]
+        attempt.stopping, attempt.stopped_as, attempt.why = at, body["end"], body["why"]
+
+    def _stop_repeated(self, body: Mapping[str, Any], at: float) -> None:
+        self.attempts[-1].stop_told = at
 
     def _attempt_ended(self, body: Mapping[str, Any], at: float) -> None:
         attempt = self.attempts[-1]

@@ -72,6 +72,7 @@ SENTENCES: dict[str, Callable[[Body], str]] = {
     "gate_passed": lambda b: f"the gang passed its test: {b['text']}",
     "gate_failed": lambda b: f"the gang failed its test: {b['text']}",
     "attempt_started": lambda b: f"attempt {b['attempt']} from step {max(0, b['from_step'])}",
+    "attempt_stopping": lambda b: f"attempt {b['attempt']} is told to stop: {b['why']}",
     "attempt_ended": lambda b: f"attempt {b['attempt']} {b['end']}: {b['why']}",
     "trainer_asked": lambda b: f"asked to {b['kind']} by {iso(b['deadline'])}: {b['reason']}",
     "save_measured": lambda b: f"a save takes up to {b['save_s']:.0f} s, a step {b['step_s']:.1f} s",

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tenure.planner.forecast_answer import ASKED_AT
-from tenure.providers.protocol import RUNNING, STARTING, Window
+from tenure.providers.protocol import GONE, RUNNING, STARTING, Window
 from tenure.runs.assembling import finish
 from tenure.runs.deciding import Deciding
 from tenure.runs.heartbeats import stall_of, unsafe_of
@@ -42,6 +42,8 @@ from tenure.runs.state import (
 from tenure.trainer.words import STARTING as STARTING_UP
 
 DAY_S, HOUR_S = 86400.0, 3600.0
+GONE_AGAIN_S = 10.0  #: what was told to stop is looked for so often
+STOP_AGAIN_S = 120.0  #: past its grace; told again, and a person is called
 
 
 def train(d: Deciding) -> None:
@@ -54,19 +56,20 @@ def train(d: Deciding) -> None:
     note_beats(d, live)
     trainer = d.look.trainer
     rungs = d.term()
+    if live.stopping:
+        await_end(d, live)
+        return
     if trainer is not None and trainer.state == ENDED:
         ended(d, live, trainer)
         return
     if rungs is not None and d.now >= rungs.term:
-        d.acts.append(StopTrainer(live.number))
-        end(d, live, CUT_OFF, "the window's end came first")
+        stop(d, live, CUT_OFF, "the window's end came first")
         return
     if d.complete and d.state.request is None:
         ask(d, "drain", "all tokens are in a verified checkpoint", d.now + HOUR_S)
     gone = lost_nodes(d, live)
     if gone:
-        d.acts.append(StopTrainer(live.number))
-        end(d, live, FAILED, f"{', '.join(gone[:4])} lost")
+        stop(d, live, FAILED, f"{', '.join(gone[:4])} lost")
         return
     if trainer is not None and trainer.state == ABSENT:
         d.acts.append(StartTrainer(live.number, live.nodes))
@@ -75,6 +78,39 @@ def train(d: Deciding) -> None:
     deadlines(d, live)
     if d.state.phase != DRAINING:
         forecasts(d)
+
+
+def stop(d: Deciding, live: Attempt, how: str, why: str) -> None:
+    """End the attempt's processes. The attempt itself ends once they are seen to be gone."""
+    d.event("attempt_stopping", {"attempt": live.number, "end": how, "why": why})
+    d.acts.append(StopTrainer(live.number))
+    d.wake_at(d.now + GONE_AGAIN_S)
+
+
+def await_end(d: Deciding, live: Attempt) -> None:
+    """
+    Told to stop: it may yet save for as long as `launch.grace`, and the next must not train beside it.
+
+    A silent engine says nothing of its end, so it is waited for; only nodes that are all gone say as much.
+    """
+    trainer, nodes = d.look.trainer, d.look.nodes
+    here = {node.id for node in nodes or () if node.state != GONE}
+    nodes_gone = nodes is not None and here.isdisjoint(live.nodes)
+    if nodes_gone or (trainer is not None and trainer.state in (ENDED, ABSENT)):
+        end(d, live, live.stopped_as, live.why)
+        return
+    d.wake_at(d.now + GONE_AGAIN_S)
+    over = d.now - live.stopping - d.run.file.launch.grace
+    if over >= STOP_AGAIN_S:
+        how = "nobody can see whether it has ended" if trainer is None else "it is still there"
+        text = f"attempt {live.number} was told to stop {d.now - live.stopping:.0f} s ago and {how}"
+        d.alarm("trainer not ended", f"{text}: nothing is started beside it")
+    told = max(live.stopping, live.stop_told)
+    if (
+        d.now - told >= STOP_AGAIN_S or told < d.look.since <= d.now
+    ):  # by one that may have died before it was
+        d.event("stop_repeated", {"attempt": live.number})
+        d.acts.append(StopTrainer(live.number))
 
 
 def tell_window(d: Deciding, live: Attempt) -> None:
@@ -123,19 +159,22 @@ def lost_nodes(d: Deciding, live: Attempt) -> list[str]:
 
 
 def watch(d: Deciding, live: Attempt) -> bool:
-    """Steps that stop. True where the attempt was ended for it."""
+    """
+    Steps that stop. True where the attempt is stopped for it.
+
+    Silence counts from when this controller could hear: an old heartbeat at its first look is no silence.
+    """
     alarms, beats = d.run.file.alarms, d.look.beats.values()
     unsafe = unsafe_of(beats)
     if unsafe:
         rungs = d.term()
         d.alarm("drain not taken up", "; ".join(unsafe[:4]), None if rungs is None else rungs.term)
     if live.first_beat is None and not has_stepped(d):
-        began_by = live.started + d.run.file.gang.start_within
+        began_by = max(live.started, d.look.since) + d.run.file.gang.start_within
         d.wake_at(began_by)
         if d.now >= began_by:
             d.alarm("no heartbeat", f"attempt {live.number} has not stepped for {d.now - live.started:.0f} s")
-            d.acts.append(StopTrainer(live.number))
-            end(d, live, FAILED, "no heartbeat")
+            stop(d, live, FAILED, "no heartbeat")
             return True
         return False
     if not beats:
@@ -147,10 +186,11 @@ def watch(d: Deciding, live: Attempt) -> bool:
     d.wake_at(newest + alarms.stall)
     if stall is None:
         return False
-    d.alarm("stall", stall.text, newest + alarms.silent)
-    if d.now - newest >= alarms.silent and d.state.phase != DRAINING:
-        d.acts.append(StopTrainer(live.number))
-        end(d, live, FAILED, stall.text)
+    silent_at = max(newest, d.look.since) + alarms.silent
+    d.alarm("stall", stall.text, silent_at)
+    d.wake_at(silent_at)
+    if d.now >= silent_at and d.state.phase != DRAINING:
+        stop(d, live, FAILED, stall.text)
         return True
     return False
 

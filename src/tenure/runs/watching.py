@@ -98,8 +98,10 @@ def watch(d: Deciding) -> None:
     """Alarms that no phase raises of itself."""
     if d.look.windows is None or d.look.nodes is None:
         d.alarm("provider silent", "the provider does not answer: nothing is launched or let go")
-    if d.look.kept is None:
-        d.alarm("store silent", "the store does not answer or nothing in it verifies: nothing is started")
+    if d.look.shelf_says:
+        d.alarm("nothing usable", d.look.shelf_says)
+    elif d.look.kept is None:
+        d.alarm("store silent", "the store does not answer: nothing is started")
     if d.look.hook_says:
         text = f"the trainer cannot be told: {d.look.hook_says}; it holds the deadlines that it knows"
         d.alarm("hook silent", text)
