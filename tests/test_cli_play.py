@@ -158,6 +158,22 @@ def test_policies_are_set_side_by_side_over_the_same_worlds(tmp_path: Path) -> N
     assert page.read_text().rstrip().endswith("</html>")
 
 
+def test_settings_are_set_side_by_side_as_policies_are(tmp_path: Path) -> None:
+    page = tmp_path / "compared.html"
+    words = ("compare", QUICK, "--policies", "budget", "--set", "policy.max_protected=2h,8h", "--seeds", "1")
+    told = run(*words, "--set", "policy.lookback=3d", "--workers", "1", "--json", "-", "--report", page)
+    assert told.exit_code == 0, told.stderr
+    runs = json.loads(told.stdout)["runs"]
+    assert [one["policy"] for one in runs] == ["budget max_protected=2h", "budget max_protected=8h"]
+    assert [one["knobs"]["max_protected_s"] for one in runs] == [7200, 28800]
+    assert {one["knobs"]["lookback_s"] for one in runs} == {3 * 86400}
+    assert "budget max_protected=2h" in page.read_text()
+    many = ",".join(f"{hours}h" for hours in range(1, 26))
+    refused = run("compare", QUICK, "--policies", "budget", "--set", f"policy.max_protected={many}")
+    assert refused.exit_code == 2
+    assert "at most 24" in refused.stderr
+
+
 def test_many_processes_give_what_one_gives(tmp_path: Path) -> None:
     words = ["compare", QUICK, "--policies", "budget,fifo,window", "--seeds", "1", "--json", "-"]
     ran = subprocess.run([TENURE, *words, "--workers", "2"], capture_output=True, text=True, check=True)

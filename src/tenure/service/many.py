@@ -34,6 +34,7 @@ class Play(NamedTuple):
     policy: str | None
     set_: Mapping[str, str]
     seed: int | None
+    label: str = ""  #: what its column is called; "": the policy's name
 
 
 class Missed(NamedTuple):
@@ -86,6 +87,8 @@ class Runs:
             self.failures.append(f"policy {play.policy or 'budget'}, seed {play.seed}{chosen}: {played.why}")
             return
         self.done[index], warnings, heading = played
+        if self.plays[index].label:
+            self.done[index]["policy"] = self.plays[index].label
         self.warnings += [w for w in warnings if w not in self.warnings]
         self.heading = self.heading or heading
         if time.monotonic() - self._saved_at > SAVE_EVERY_S:
