@@ -102,8 +102,10 @@ def write_page(runs: Runs, path: Path) -> None:
     from tenure.report.comparison import write_comparison
 
     if runs.done:
-        with placed(path) as draft:
-            write_comparison([plain(run) for run in runs.runs], draft)
+        with placed(path) as draft:  # the page tells variants by their settings, and needs no label for them
+            write_comparison(
+                [plain(run | {"policy": run["policy"].split(" ")[0]}) for run in runs.runs], draft
+            )
 
 
 def mean(values: Sequence[float | None]) -> float | None:
