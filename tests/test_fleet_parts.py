@@ -86,3 +86,34 @@ def test_what_cannot_be_is_refused():
         plan(crews=3, play={}, common_cause={"per_year": 4, "racks": 3, "mttr": "3h"})
     with pytest.raises(BadInput, match="turnaround"):
         plan(parts={"rack": {"on_site": 1, "turnaround": "-3d"}})
+
+
+def test_the_page_tells_waits_play_and_idle_spares_as_json_does(tmp_path: Path):
+    file, page = tmp_path / "plan.yaml", tmp_path / "page.html"
+    more = {
+        "zones": 2,
+        "crews": 100,
+        "parts": {"rack": {"on_site": 20, "turnaround": "14d"}},
+        "play": {"draws": 20},
+        "seen": {"events": 40, "rack_days": 2000},
+        "bought": 72 * 90,
+    }
+    file.write_text(json.dumps({**SMALL, **more}))
+    asked = CliRunner().invoke(app, ["plan", "spares", str(file), "--json", "-", "--report", str(page)])
+    assert asked.exit_code == 0, asked.output
+    told, shown = json.loads(asked.stdout), page.read_text()
+    for row in told["played"]:
+        assert f'data-v="{row["p_ok"]}"' in shown
+        assert f'data-v="{row["p_no_shortage_formula"]}"' in shown
+    assert f'data-v="{told["waits_for_parts"]["rack"]["wait_s"]}"' in shown
+    assert f'data-v="{told["over_q"][0]["rack_unavailability"]}"' in shown
+    assert f'data-v="{told["bought_covers"]["at"][0]["rack_unavailability"]}"' in shown
+    idle = shown.split("spare GPUs idle, mean")[1][:80]
+    assert f">{told['idle_spares']['gpus']}<" in idle
+    file.write_text(json.dumps(SMALL))
+    assert CliRunner().invoke(app, ["plan", "spares", str(file), "--report", str(page)]).exit_code == 0
+    assert "Played" not in page.read_text()
+
+
+def test_a_plan_without_spares_has_no_fewer_than_no_idle_gpus():
+    assert plan(confidence="0.001%", mission=None)["idle_spares"]["gpus"] == 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from live_server import serving, wait_for
 from tenure.cli.main import app
 from tenure.service import replay
 
@@ -104,3 +105,35 @@ def test_a_wrong_file_is_one_message_and_status_2(name: str, text: str, words: s
     assert told.exit_code == 2
     assert words in told.output
     assert "Traceback" not in told.output
+
+
+def test_without_a_file_the_servers_own_record_is_told(tmp_path: Path):
+    page = tmp_path / "page.html"
+    with serving(tmp_path) as server:
+
+        def jobs() -> list[list[str]]:
+            nodes = json.loads(server.run("node", "list", "--json", "-").stdout)["nodes"]
+            return [[str(job) for job in node["jobs"]] for node in nodes]
+
+        for gpus in ("8", "16"):
+            words = ("submit", "-A", "vision", "-g", gpus, "--min-runtime", "1h", "--", "sleep", "36000")
+            assert server.run(*words).returncode == 0
+        wait_for("both run", lambda: sum(map(len, jobs())) == 3)
+        struck = f"jupiter-{next(i for i, on in enumerate(jobs()) if '1' in on):04d}"
+        assert server.run("node", "down", struck, "--reason", "dimm").returncode == 0
+        assert server.run("node", "up", struck).returncode == 0
+        shown = server.run("fleet")
+        asked = server.run("fleet", "--json", "-", "--report", str(page))
+    assert shown.returncode == 0, shown.stderr
+    assert asked.returncode == 0, asked.stderr
+    (fleet,) = json.loads(asked.stdout)["fleets"]
+    assert (fleet["name"], fleet["nodes"], fleet["gpus"]["all"]) == ("test", 4, 32)
+    assert fleet["interruptions"]["unplanned"] == {"total": 1, "causes": {"dimm": 1}}
+    assert fleet["node_failures"]["events"] == 1
+    assert fleet["manual"] == {"nodes": 2}
+    assert fleet["gpus"]["active"] + fleet["gpus"]["spare"] + fleet["gpus"]["down"] == pytest.approx(32)
+    assert [(run["run"], run["gpus"]) for run in fleet["runs"]] == [("2", 16)]
+    assert any("rates say little" in warning for warning in json.loads(asked.stdout)["warnings"])
+    for text in ("unplanned: dimm", "availability", "test: 2"):
+        assert text in shown.stdout
+    assert "dimm" in page.read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from tenure.planner.phases import OVERLAPPED, Rollout
 from tenure.planner.play_fleet import Part, PlayedJob
 from tenure.planner.play_nodes import Lemons, PlayedNodes, draws, lacking
 from tenure.planner.racks import Zone
+from tenure.report.fleet_charts import FIRST, SECOND, Curve, chart
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "fleet" / "runs.yaml"
 RUN, JOB = Run(180.0, 5.0, Saves(1.0, 20.0)), PlayedJob(5.0, 20.0, 1.0)
@@ -125,6 +127,51 @@ def test_the_example_gives_two_runs_and_plays_what_formulas_leave_out():
     assert played["productive"] < played["plain"]["productive"]
     assert played["queued"] > 1
     assert ask(EXAMPLE).exit_code == 0
+
+
+def test_the_page_tells_play_rollouts_and_each_run(tmp_path: Path):
+    page = tmp_path / "page.html"
+    answer = json.loads(ask(EXAMPLE, "--json", "-", "--report", page).stdout)
+    shown = page.read_text()
+    for row in (answer["played"], answer["played"]["plain"]):
+        assert f'data-v="{row["productive"]}"' in shown
+    for name, run in answer["runs"].items():
+        assert f">{name}</td>" in shown
+        assert f'data-v="{run["goodput"]}"' in shown
+    assert "Reinforcement learning" not in shown
+    file = tmp_path / "rl.yaml"
+    file.write_text("mtbf: 3h\nrecovery: 5m\nrollout: {part: 60%, replicas: 16, away: 3m}\n")
+    answer = json.loads(ask(file, "--json", "-", "--report", page).stdout)
+    shown = page.read_text()
+    assert "Reinforcement learning, lockstep" in shown
+    assert f'data-v="{answer["reinforcement"]["rollout"]}"' in shown
+    assert "Played" not in shown
+    assert "minutes of work between saves" not in shown  # saves are free: no interval to choose
+
+
+@pytest.mark.parametrize("falls", [0.2, 3.0])
+def test_names_of_lines_lie_off_both_lines_and_within_the_plot(falls):
+    x = np.linspace(0.0, 10.0, 100)
+    curves = [Curve("upper", 1 - falls * x / 20, FIRST), Curve("lower", 0.9 - falls * x / 10, SECOND)]
+    frame = chart("t", "part", x, curves, alt="", dot=None)
+    heights = []
+    for mark in frame.marks:
+        points = [point.split(" ") for point in mark.d.removeprefix("M").split("L")]
+        heights.append([(int(a) / 10, 100 - int(b) / 10) for a, b in points])
+    for label in frame.labels:
+        assert 3 <= label.y <= 97
+        own = heights[0 if label.text == "upper" else 1]
+        under = [up for along, up in own if abs(along - label.x) <= 6]
+        assert min(abs(up - label.y) for up in under) >= 4
+
+
+def test_a_map_tells_small_gains_finely_and_no_sign_of_nothing(tmp_path: Path):
+    page, file = tmp_path / "page.html", tmp_path / "groups.yaml"
+    file.write_text("mtbf: 9h\nrecovery: 5m\ngroups: {count: 12, stall: 3m, away: 5m}\n")
+    assert ask(file, "--report", page).exit_code == 0
+    shown = page.read_text()
+    assert re.search(r">\+\d\.\d</span>", shown)
+    assert not re.search(r">[+\u2212]0(\.0)?</span>", shown)
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def plan_spares(file: SparesFile, *, name: str = "plan") -> dict[str, Any]:
         "played": _played(file, fleet, sorted({spare, mission["spare"] if mission else spare})),
     }
     told["idle_spares"] = {
-        "gpus": round((spare - rack.q * (fleet.active + spare)) * file.usable),
+        "gpus": round(max(0.0, spare - rack.q * (fleet.active + spare)) * file.usable),
         "scenario": scenario_of(file, rack.q, spare) if rack.q > 0 else None,
     }
     told["warnings"] = _warnings(file, told, fleet)

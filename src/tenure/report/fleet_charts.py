@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from tenure.report.frames import SIDE, Frame, Label, Mark, Tick, line, nice_step, scale
 
 FIRST, SECOND = "var(--c1, #2a78d6)", "var(--c2, #c2571a)"
+HALF_NAME, CLEAR = 9, 6  #: percent of the plot: half a name's width; a name's middle to its line
 DEEPEST = 85  #: percent of colour where a map's value is greatest
 
 
@@ -42,9 +43,13 @@ def chart(
         place = few + int(np.argmax(np.abs(values[0] - values[1])[few : 4 * few]))
         upper = values[0][place] >= values[1][place]
         for curve, value, above in zip(curves, values, (upper, not upper)):
-            y_at = 100 * float(value[place] - low) / (high - low) + (6 if above else -6)
             x_at = 100 * float(across[place] - left) / (right - left)
-            frame.labels.append(Label(min(max(x_at, 12), 85), y_at, curve.name, "mid halo"))
+            heights = 100 * (value - low) / (high - low)
+            near = heights[np.abs(100 * (across - across[place]) / (right - left)) <= HALF_NAME]
+            y_at = float(near.max()) + CLEAR if above else float(near.min()) - CLEAR
+            if y_at < CLEAR:  # no room between the line and the axis
+                y_at = float(near.max()) + CLEAR
+            frame.labels.append(Label(min(max(x_at, 12), 85), min(y_at, 94), curve.name, "mid halo"))
     if dot is not None:
         x_at, y_at = 100 * (dot[0] - left) / (right - left), 100 * (dot[1] - low) / (high - low)
         frame.labels.append(Label(x_at, y_at, "", "dot"))
@@ -58,19 +63,20 @@ def _ticks(low: float, high: float, at_most: int) -> list[Tick]:
 
 
 def field(
-    title: str, unit: str, values: ArrayLike, *, across: Sequence[str], up: Sequence[str], alt: str,
+    title: str, values: ArrayLike, *, across: Sequence[str], up: Sequence[str], alt: str,
     texts: Sequence[Sequence[str]], note: str = "",
 ) -> Frame:  # fmt: skip
     """A map: a cell for each value (rows from below), one colour above 0, another below, and its text.
 
-    The colours are alike deep for alike distances from 0.
+    The colours are alike deep for alike distances from 0. The unit belongs in the note: in the plot it
+    would lie over a cell.
     """
     cells = np.nan_to_num(np.asarray(values, float))
     rows, columns = cells.shape
     most = float(np.abs(cells).max()) or 1.0
     x_ticks = [Tick(100 * (i + 0.5) / columns, text) for i, text in enumerate(across)]
     y_ticks = [Tick(100 * (j + 0.5) / rows, text) for j, text in enumerate(up)]
-    frame = Frame(title, unit, alt, x_ticks, y_ticks, note=note)
+    frame = Frame(title, "", alt, x_ticks, y_ticks, note=note)
     for j in range(rows):
         top, below = round(SIDE * (1 - (j + 1) / rows)), round(SIDE * (1 - j / rows))
         for i in range(columns):

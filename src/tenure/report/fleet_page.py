@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from tenure.report.fleet_charts import FIRST, SECOND, Curve, chart, field
+from tenure.report.fleet_played import goodput_parts, idle_tile, spares_parts
 from tenure.report.frames import Frame, percent, seconds
 from tenure.report.page import write_page
 from tenure.report.plan_parts import Part, Tile
 from tenure.report.sheets import Cell, Column, Row, Sheet, duration, figure, share, word
 
 Answer = Mapping[str, Any]
+TELLING = 0.1  #: maps of gains that reach it are told in whole percentage points
 
 
 def write_spares_page(answer: Answer, file: Path) -> None:
@@ -36,6 +38,7 @@ def write_spares_page(answer: Answer, file: Path) -> None:
             f"productive {percent(optimum['productive_share'])}",
         )
     )
+    tiles.append(idle_tile(answer))
     rows = answer["table"]
     spare = [row["spare"] for row in rows]
     lacking = np.log10(np.maximum([1 - row["p_ok"] for row in rows], 1e-12))
@@ -53,7 +56,7 @@ def write_spares_page(answer: Answer, file: Path) -> None:
             alt="Work per rack bought over spare racks: steep below its best, flat above", dot=best,
         ),
     ]  # fmt: skip
-    columns = ["held", "used", "q", "active", "spare", "GPUs bought", "more than the job"]
+    columns = ["held", "used", "a rack down", "active", "spare", "GPUs bought", "more than the job"]
     alternatives = Sheet("alternatives", "The same job, held per rack", [Column(name) for name in columns])
     for row in answer["alternatives"]:
         cells = [figure(row["held"]), figure(row["per_rack"]), Cell(percent(row["rack_unavailability"], 3))]
@@ -66,6 +69,7 @@ def write_spares_page(answer: Answer, file: Path) -> None:
         alternatives.rows.append(Row(cells))
     parts = [
         Part("curves", "What spares do", frames=frames),
+        *spares_parts(answer),
         Part("others", "Other racks", sheets=[alternatives]),
     ]
     write_fleet_page(file, "Spares", answer, tiles, parts)
@@ -73,61 +77,79 @@ def write_spares_page(answer: Answer, file: Path) -> None:
 
 def write_goodput_page(answer: Answer, curves: Answer, file: Path) -> None:
     """The page of `plan goodput`. `curves`: as `planner.fleet_curves` makes them."""
-    leading = answer["convention"]
+    leading, every_s = answer["convention"], answer["every_s"]
+    said = f"of its time, by {leading.replace('_', ' ')}"
+    if answer["reinforcement"]:
+        said = "steps done, of those without failures"
+    saves = ("saves every", seconds(every_s), "of work") if every_s else ("saves", "free", "all the time")
     tiles = [
-        Tile("works", percent(answer["goodput"]), f"of its time, by {leading}"),
+        Tile("works", percent(answer["goodput"]), said),
         Tile("stops", f"{answer['failures_per_day']:.3g} a day", f"every {seconds(answer['mtbf_s'])}"),
-        Tile("saves every", seconds(answer["every_s"]), "of work"),
+        Tile(*saves),
         Tile("a stop costs", seconds(answer["lost_with_failure_s"]), "on average"),
     ]
-    minutes = curves["every_s"] / 60
+    if answer["played"]:
+        more = "with all the file says, node by node"
+        tiles.append(Tile("works, played", percent(answer["played"]["productive"]), more))
+    by = Sheet("by", "By convention", [Column("", text=True), Column("works"), Column("counts", text=True)])
+    for name, value in answer["ettr"].items():
+        by.rows.append(
+            Row([word(name), share(value), word(answer["conventions"][f"ettr.{name}"], look="wrap")])
+        )
+    time = Sheet("time", "Where the time goes", [Column("", text=True), Column("part")])
+    time.caption = "Where the time goes, by the exact model."
+    time.rows += [Row([word(name), share(value)]) for name, value in answer["time"].items()]
+    parts = [
+        Part("curves", "What would change it", frames=_over_time(answer, curves)),
+        *goodput_parts(answer),
+        Part("by-h", "Conventions", sheets=[by, time]),
+    ]
+    if answer["groups"]:
+        parts.append(_groups(answer))
+    write_fleet_page(file, "Goodput", answer, tiles, parts)
+
+
+def _over_time(answer: Answer, curves: Answer) -> list[Frame]:
+    """Works over the interval between saves, where saves cost anything, and over recovery."""
 
     def lines(key: str) -> list[Curve]:
         names = zip(curves[key].items(), (FIRST, SECOND))
         return [Curve(name.replace("_", " "), values, colour) for (name, values), colour in names]
 
-    frames = [
-        chart(
-            "Works, over the minutes of work between saves", "part", minutes, lines("over_every"),
-            alt="Productive part of time over the interval between saves",
-            dot=(answer["every_s"] / 60, answer["ettr"]["exact"]) if answer["every_s"] else None,
-        ),
-        chart(
-            "Works, over the minutes of a recovery", "part", curves["recovery_s"] / 60,
-            lines("over_recovery"),
-            alt="Productive part of time over the length of a recovery",
-            dot=(sum(answer["recovery_s"].values()) / 60, answer["ettr"]["exact"]),
-        ),
-    ]  # fmt: skip
-    by = Sheet("by", "By convention", [Column("", text=True), Column("works"), Column("counts", text=True)])
-    for name, value in answer["ettr"].items():
-        by.rows.append(Row([word(name), share(value), word(answer["conventions"][f"ettr.{name}"])]))
-    time = Sheet("time", "Where the time goes (exact)", [Column("", text=True), Column("part")])
-    time.rows += [Row([word(name), share(value)]) for name, value in answer["time"].items()]
-    parts = [
-        Part("curves", "What would change it", frames=frames),
-        Part("by", "Conventions", sheets=[by, time]),
-    ]
-    if answer["groups"]:
-        sheet = Sheet("groups", "", [Column("", text=True), Column("whole job stops"), Column("groups")])
-        whole = answer["groups_against_synchronous"]["synchronous"]
-        sheet.rows += [Row([word(k), share(whole[k]), share(v)]) for k, v in answer["groups"].items()]
-        where = Sheet(
-            "map", "Where groups win", [Column("groups"), Column("with stalls below"), Column("works")]
-        )
-        for row in answer["groups_against_synchronous"]["map"]:
-            cells = [figure(row["count"]), duration(row["pays_below_stall_s"]), share(row["wall"])]
-            where.rows.append(Row(cells))
-        shown = _maps(answer["groups_against_synchronous"]["maps"])
-        name = "Groups that recover apart, saves left out"
-        parts.append(Part("groups-h", name, frames=shown, sheets=[sheet, where]))
-    write_fleet_page(file, "Goodput", answer, tiles, parts)
+    every_s, exact = answer["every_s"], answer["ettr"]["exact"]
+    over_recovery = chart(
+        "Works, over the minutes of a recovery", "part", curves["recovery_s"] / 60, lines("over_recovery"),
+        alt="Productive part of time over the length of a recovery",
+        dot=(sum(answer["recovery_s"].values()) / 60, exact),
+    )  # fmt: skip
+    if not every_s:
+        return [over_recovery]
+    over_every = chart(
+        "Works, over the minutes of work between saves", "part", curves["every_s"] / 60, lines("over_every"),
+        alt="Productive part of time over the interval between saves", dot=(every_s / 60, exact),
+    )  # fmt: skip
+    return [over_every, over_recovery]
+
+
+def _groups(answer: Answer) -> Part:
+    """Groups beside the whole job stopping, and where they win."""
+    against = answer["groups_against_synchronous"]
+    sheet = Sheet("groups", "Groups", [Column("", text=True), Column("whole job stops"), Column("groups")])
+    whole = against["synchronous"]
+    sheet.rows += [Row([word(k), share(whole[k]), share(v)]) for k, v in answer["groups"].items()]
+    columns = [Column("groups"), Column("with stalls below"), Column("works")]
+    where = Sheet("map", "Where groups win", columns, caption="Where groups win; works: by wall.")
+    for row in against["map"]:
+        cells = [figure(row["count"]), duration(row["pays_below_stall_s"]), share(row["wall"])]
+        where.rows.append(Row(cells))
+    name = "Groups that recover apart, saves left out"
+    return Part("groups-h", name, frames=_maps(against["maps"]), sheets=[sheet, where])
 
 
 def _maps(maps: Answer) -> list[Frame]:
     """Where groups win: points of the part of work that goes on, against a job that stops as a whole."""
     names = {
-        "mtbf_s": ("Groups less whole job: groups across, time between failures up", "between failures"),
+        "mtbf_s": ("Groups across, time between failures up", "between failures"),
         "stall_s": ("… groups across, stall up", "stall"),
     }
     frames = []
@@ -142,14 +164,17 @@ def _maps(maps: Answer) -> list[Frame]:
     return [*frames, frame]
 
 
+def _points(gain: float, places: int) -> str:
+    text = f"{100 * gain:+.{places}f}"
+    return text.replace("-", "−") if float(text) else "0"
+
+
 def _map_of(title: str, gains: Sequence[Sequence[float]], across: list[str], up: list[str], of: str) -> Frame:
-    texts = [
-        ["" if np.isnan(value) else f"{100 * value:+.0f}".replace("-", "−") for value in row] for row in gains
-    ]
+    places = 0 if np.nanmax(np.abs(gains)) >= TELLING else 1
+    texts = [["" if np.isnan(value) else _points(value, places) for value in row] for row in gains]
     alt = f"Percentage points that groups add to the work that goes on, {of}"
-    return field(
-        title, "percentage points; blue: groups win", gains, across=across, up=up, alt=alt, texts=texts
-    )
+    note = "points that groups add; blue: they win"
+    return field(title, gains, across=across, up=up, alt=alt, texts=texts, note=note)
 
 
 def write_power_page(answer: Answer, curves: Answer, file: Path) -> None:

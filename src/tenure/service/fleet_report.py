@@ -20,6 +20,8 @@ from tenure.story.jsonl import StoryError, read_story
 MOST_FLEETS = 8
 APART = 2.0  #: fleets so many times apart in size or span are warned of
 
+SHORT_DAYS = 1.0  #: spans below it are warned of
+
 
 def fleet_report(paths: Sequence[Path], since: str | None = None, page: Path | None = None) -> dict[str, Any]:
     """`paths`: stories, or YAML files of records. BadInput where one is neither, or there are too many."""
@@ -114,6 +116,11 @@ def _warnings(fleets: Sequence[Mapping[str, Any]]) -> list[str]:
             found.append(
                 f"{fleet['name']}: node failures are its unplanned interruptions, whatever their cause; the "
                 "rest is as published, by definitions of its own"
+            )
+        if fleet["span_days"] < SHORT_DAYS:
+            found.append(
+                f"{fleet['name']}: a span of {24 * fleet['span_days']:.2g} h: rates say little, and a "
+                "restart counts as lost when its attempt is stopped, so that goodput may fall below 0"
             )
         if not fleet["runs"]:
             found.append(f"{fleet['name']}: no run of more than one node: no effective time is told")
