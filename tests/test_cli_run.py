@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -71,7 +72,9 @@ def ran(*words: str, data: Path) -> tuple[int, str]:
     return told.exit_code, told.output
 
 
-@pytest.mark.parametrize("changed", [{"fee": -1}, {"end": "2026-02-01T00:00:00Z"}])
+@pytest.mark.parametrize(
+    "changed", [{"fee": -1}, {"end": "2026-02-01T00:00:00Z"}, {"currency": "euros"}, {"currency": "E"}]
+)
 def test_a_wrong_agreement_is_bad_input_at_the_beginning(file: Path, changed: dict[str, Any]) -> None:
     agree(file, **changed)
     status, said = ran("offers", str(file), "--days", "1", data=file.parent / "data")
@@ -91,6 +94,46 @@ def test_lengths_that_are_none_are_refused(file: Path, days: str) -> None:
     status, said = ran("offers", str(file), "--days", days, data=file.parent / "data")
     assert status == 2
     assert "list of days" in said
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [("-5", "above 0"), ("0", "above 0"), ("much", "above 0"), ("99", "the fee of 100 EUR")],
+)
+def test_a_budget_that_buys_nothing_is_bad_input(file: Path, budget: str, said: str) -> None:
+    data = file.parent / "data"
+    status, told = ran("sign", str(file), "w1", "--days", "2", "--budget", budget, data=data)
+    assert status == 2
+    assert said in told
+    assert '"plans": []' in ran("purchases", str(file), "--json", "-", data=data)[1]
+
+
+def test_a_folder_of_the_book_that_is_a_file_is_bad_input(file: Path) -> None:
+    file.with_name("data").write_text("a file", encoding="utf-8")
+    for words in (("status",), ("purchases",), ("start",)):
+        status, said = ran(*words, str(file), data=file.parent / "data")
+        assert status == 2, said
+        assert "--data" in said
+
+
+def test_who_signed_cannot_approve(file: Path) -> None:
+    data = file.parent / "data"
+    signed = ran("sign", str(file), "w1", "--days", "2", "--json", "-", data=data)[1]
+    plan = json.loads(signed)["plan"]
+    status, said = ran("approve", str(file), plan, data=data)
+    assert status == 1
+    assert "has signed plan" in said
+
+
+def test_a_run_on_a_cloud_is_not_started_with_a_store_that_goes_with_the_window(file: Path) -> None:
+    told = yaml.safe_load(file.read_text(encoding="utf-8"))
+    told["provider"] = {"name": "aws", "region": "us-east-1", "instance_type": "p5.48xlarge"}
+    told["store"] = "/dev/shm/checkpoints"
+    file.write_text(yaml.safe_dump(told), encoding="utf-8")
+    status, said = ran("start", str(file), data=file.parent / "data")
+    assert status == 2
+    assert "keep checkpoints in a bucket" in " ".join(said.split())
+    assert not (file.parent / "data" / "record.db").exists()
 
 
 def test_an_offer_that_has_expired_is_not_signed(file: Path) -> None:

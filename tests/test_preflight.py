@@ -29,8 +29,10 @@ from tenure.runs.preflight_capacity import PREFLIGHT_TAG, launch_one, reservatio
 from tenure.runs.preflight_commands import probe
 from tenure.runs.preflight_gang import gate, read_nccl, slow_nodes
 from tenure.runs.preflight_nodes import dcgm_health, nvlink_health, smi_health
+from tenure.runs.preflight_stores import gone_with_the_window
 from tenure.service.preflight import Ask, preflight
 from tenure.settings.errors import BadInput
+from tenure.settings.run_file import run_file_of
 
 OUTPUTS = Path(__file__).parent / "preflight_outputs"
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "train" / "train.py"
@@ -312,6 +314,17 @@ def test_everything_ready_passes_but_for_what_only_an_active_window_can_show(tmp
     assert (told["verdict"], flight.states["launch"]) == (PASS, PASS), flight.texts
     launch = next(one for one in told["checks"] if one["check"] == "launch")
     assert launch["cost_at_most"] > 0
+
+
+def test_a_store_that_goes_with_the_window_fails_its_check(tmp_path: Path) -> None:
+    flight = Flight(tmp_path)
+    flight.raw["store"] = "/dev/shm/checkpoints"
+    flight.raw["provider"]["endpoint"] = "https://elsewhere.invalid"
+    run = run_file_of(flight.raw, tmp_path)
+    assert "is in memory" in str(gone_with_the_window(run))
+    assert gone_with_the_window(run, in_rehearsal=True) is None
+    flight.raw["provider"]["endpoint"] = "http://127.0.0.1:9"
+    assert gone_with_the_window(run_file_of(flight.raw, tmp_path)) is None
 
 
 @pytest.mark.parametrize(

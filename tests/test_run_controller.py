@@ -174,6 +174,13 @@ def test_drain_and_resume_are_obeyed(make: Make) -> None:
     assert world.state.attempts[-1].from_tokens == world.state.attempts[0].tokens
 
 
+def test_a_window_that_the_provider_does_not_know_is_named(make: Make) -> None:
+    world = make(windows=["nope"])
+    world.controller()
+    world.live(START + HOUR)
+    assert "nope" in world.state.alarms["window unknown"]["text"]
+
+
 def test_a_hook_folder_that_is_gone_or_full_is_an_alarm_and_the_run_goes_on(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,12 @@ def short(folder: Path, **more: Any) -> Path:
     run = {
         "run": "short",
         "plan": plan,
-        "provider": {"name": "aws", "region": "us-east-1", "instance_type": "p5.48xlarge"},
+        "provider": {
+            "name": "aws",
+            "region": "us-east-1",
+            "instance_type": "p5.48xlarge",
+            "endpoint": "http://127.0.0.1:9/",
+        },
         "store": "store",
         "hook": "hook",
         "launch": {"command": ["true"]},

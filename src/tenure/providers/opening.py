@@ -19,6 +19,11 @@ class Clock(Protocol):
         ...
 
 
+def is_here(endpoint: str) -> bool:
+    """A cloud on this machine (`python -m tenure.providers.fake_ec2`): it asks for no real credentials."""
+    return endpoint.startswith(("http://127.0.0.1:", "http://localhost:"))
+
+
 def provider_of(told: Mapping[str, Any], folder: Path, clock: Clock, *, client: Any = None) -> Provider:
     """
     The provider of the mapping `provider`. `folder`: where its relative paths start; `client`: in place of
@@ -61,8 +66,6 @@ def _aws(access: AwsAccess, clock: Clock, client: Any) -> Provider:
         allowed = "boto3 beside Tenure: pip install 'tenure[aws]'"
         raise BadInput("run", "provider.name", "aws, and no boto3 here", allowed) from None
 
-    # a cloud on this machine (`python -m tenure.providers.fake_ec2`) asks for no real credentials
-    is_here = access.endpoint.startswith(("http://127.0.0.1:", "http://localhost:"))
     gpus = {} if access.gpus_per_node is None else {access.instance_type: access.gpus_per_node}
     settings = AwsSettings(
         region=access.region,
@@ -73,7 +76,7 @@ def _aws(access: AwsAccess, clock: Clock, client: Any) -> Provider:
         launch=access.launch,
         profile=access.profile,
         endpoint=access.endpoint,
-        credentials=("rehearsal", "rehearsal") if is_here else None,
+        credentials=("rehearsal", "rehearsal") if is_here(access.endpoint) else None,
         connect_timeout_s=access.connect_timeout,
         read_timeout_s=access.read_timeout,
         gpus_per_node=gpus,

@@ -10,12 +10,33 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tenure.checkpoints.outliving import refuse_unless_it_outlives
 from tenure.checkpoints.places import open_place
 from tenure.checkpoints.store import Store
 from tenure.checkpoints.words import StoreError
+from tenure.providers.capability import capability
+from tenure.providers.opening import is_here
 from tenure.runs.preflight import FAIL, PASS, UNKNOWN, Outcome
+from tenure.settings.run_file import Run
 
 PROBE_BYTES = 4 << 20
+
+
+def gone_with_the_window(run: Run, *, in_rehearsal: bool = False) -> str | None:
+    """
+    Why the run's store would not outlive its window; None where it does, or nobody can tell.
+
+    Only of machines rented from a cloud: `own` machines stay, those of `manual` may be these, and a cloud on
+    this machine (`endpoint`, `in_rehearsal`) takes no disk away.
+    """
+    told = run.file.provider
+    if told["name"] != "aws" or in_rehearsal or is_here(str(told.get("endpoint", ""))):
+        return None
+    try:
+        refuse_unless_it_outlives(run.store_url, capability("aws"))
+    except StoreError as no:
+        return str(no)
+    return None
 
 
 def writable(store: Store) -> Outcome:

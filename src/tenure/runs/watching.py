@@ -19,6 +19,12 @@ IN_USE = (ASSEMBLING, TRAINING, DRAINING)
 
 def note_windows(d: Deciding) -> None:
     """Write down windows as they change: deadlines hang from them while the provider is silent."""
+    listed = {window.id for window in d.look.windows or ()}
+    for which in d.run.file.windows:
+        if d.look.windows is not None and which not in listed and which not in d.state.windows:
+            d.alarm(
+                "window unknown", f"{which}, as the run's file names it: the provider has none of that name"
+            )
     for window in d.look.windows or ():
         known = d.state.windows.get(window.id)
         if known is None or known != window:

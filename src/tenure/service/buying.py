@@ -177,6 +177,9 @@ def sign(
             raise BadInput("sign", "offer", shown(offer), nearest(offer, found))
         chosen = found[offer]
         money = _budget(budget) or rules.budget or chosen.fee
+        if money < chosen.fee:
+            where = ("sign", "--budget") if budget is not None else (file.name, "approval.budget")
+            raise BadInput(*where, str(money), f"at least the fee of {chosen.fee} {chosen.currency}")
         plan = Plan(run.file.run, chosen, money, wanted.nodes or run.nodes)
         against = [*provider.against(chosen), *_apart(book, plan, run.nodes)]
         plan_id = signing.sign(book, plan, place.person, rules, place.clock.now(), against)
@@ -199,15 +202,22 @@ def _apart(book: AskedBook, plan: Plan, nodes: int) -> list[str]:
 
 
 def _budget(text: str | None) -> Decimal | None:
+    allowed = "a sum of money above 0, such as 1200000"
     try:
-        return None if text is None else number(text, "a sum of money such as 1200000")
+        money = None if text is None else number(text, allowed)
+        if money is not None and money <= 0:
+            raise ValueError(allowed)
     except ValueError as wrong:
         raise BadInput("sign", "--budget", shown(text), str(wrong)) from None
+    return money
 
 
 def approve(file: Path, place: Place, plan: str) -> dict[str, Any]:
-    """A person says yes to what another has signed."""
+    """A person says yes to what another has signed. CannotBuy for who signed it first."""
     with _desk(file, place) as (_, _, book, rules):
+        planned = next((one for one in book.events(signing.PLANNED) if one.body["plan"] == plan), None)
+        if planned is not None and planned.body["by"] == place.person:
+            raise CannotBuy(f"{place.person} has signed plan {plan} already: to approve it is for another")
         signing.approve(book, plan, place.person, rules, place.clock.now())
         return _standing(book, plan, rules)
 

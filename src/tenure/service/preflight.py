@@ -15,7 +15,7 @@ from tenure.planner.pilots import fit
 from tenure.providers.opening import provider_of
 from tenure.providers.protocol import RUN_TAG, Provider, ProviderError, Window
 from tenure.runs import preflight_capacity, preflight_commands, preflight_stores
-from tenure.runs.preflight import UNKNOWN, Check, Outcome, Result, run_checks, told_too_little, verdict
+from tenure.runs.preflight import FAIL, UNKNOWN, Check, Outcome, Result, run_checks, told_too_little, verdict
 from tenure.runs.state import State
 from tenure.service.run_place import RECORD_FILE, AskedBook, database
 from tenure.settings.errors import BadInput, nearest
@@ -186,14 +186,15 @@ def _of_stores(flight: Flight) -> list[Check]:
         near = None if told.near is None else flight.other(told.near)
         return preflight_stores.checkpoint(flight.store(), near)
 
+    def store() -> Outcome:
+        gone = preflight_stores.gone_with_the_window(flight.run, in_rehearsal=flight.ask.client is not None)
+        return Outcome(FAIL, gone) if gone else preflight_stores.writable(flight.store())
+
     return [
         Check("image", "is it the one that was tested?", image, flight.bound, told.mend),
         Check("data", "are all shards there?", data, flight.bound, max(told.mend, 86400.0)),
         Check("checkpoint", "is the newest whole, and near?", checkpoint, flight.bound, told.mend),
-        Check(
-            "store", "can the next be written?", lambda: preflight_stores.writable(flight.store()),
-            flight.bound, told.mend,
-        ),
+        Check("store", "can the next be written, and stay?", store, flight.bound, told.mend),
     ]  # fmt: skip
 
 

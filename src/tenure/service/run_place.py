@@ -14,6 +14,7 @@ from tenure.ledger.database import Database
 from tenure.ledger.opening import open_database
 from tenure.runs.book import RunBook
 from tenure.runs.words import Event
+from tenure.settings.errors import BadInput, shown
 
 RECORD_FILE, KEY_FILE = "record.db", "approval.key"  #: in the folder
 KEY_BYTES = 32
@@ -23,7 +24,7 @@ KEY_BYTES = 32
 def database(data: Path, db: str | None = None) -> Iterator[Database]:
     """The database of a run's book, made where there is none. BadInput, LedgerUnavailable."""
     if db is None:
-        data.mkdir(parents=True, exist_ok=True)
+        _make(data)
     opened = open_database(db if db is not None else data / RECORD_FILE)
     try:
         yield opened
@@ -31,10 +32,18 @@ def database(data: Path, db: str | None = None) -> Iterator[Database]:
         opened.engine.dispose()
 
 
+def _make(data: Path) -> None:
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as wrong:
+        allowed = f"a folder, or one that can be made ({wrong.strerror})"
+        raise BadInput("", "--data", shown(str(data)), allowed) from None
+
+
 def signing_key(data: Path) -> bytes:
     """The key of signatures, made at first (mode 600). Who can read it can sign for anybody."""
     path = data / KEY_FILE
-    data.mkdir(parents=True, exist_ok=True)
+    _make(data)
     try:
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:

@@ -33,6 +33,7 @@ from tenure.runs.extending import Extender
 from tenure.runs.gating import gate_of
 from tenure.runs.hook import Hook
 from tenure.runs.parts import Parts, Trainer
+from tenure.runs.preflight_stores import gone_with_the_window
 from tenure.runs.rehearse import Asked, Rehearsal, rehearse
 from tenure.runs.shelf import StoreShelf, StoreVault
 from tenure.runs.signing import Rules
@@ -90,6 +91,9 @@ def start(file: Path, place: Place, told: Callable[[Event], None] = lambda event
     `told`: called with every event as it is written. BadInput; CannotCarry where another controller has it.
     """
     run = read_run_file(file)
+    gone = gone_with_the_window(run, in_rehearsal=place.client is not None)
+    if gone is not None:
+        raise BadInput(file.name, "store", run.store_url, gone)
     stopping = _Stopping(place.clock)
     with ExitStack() as stack:
         db = stack.enter_context(database(place.data, place.db))

@@ -65,6 +65,13 @@ def _texts(value: Any) -> Any:
     return {key: str(told) for key, told in value.items()}
 
 
+def _currency(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z]{3}", value.strip()):
+        raise ValueError("a currency by its three letters, such as EUR")
+    return value.strip().upper()
+
+
+Currency = Annotated[str, BeforeValidator(_currency)]
 Names = Annotated[tuple[str, ...], BeforeValidator(node_names)]
 Fee = Annotated[Decimal, BeforeValidator(_fee)]
 At = Annotated[Any, BeforeValidator(instant)]
@@ -140,7 +147,7 @@ class AgreedFile(Checked):
     start: At
     end: At
     fee: Fee
-    currency: Text
+    currency: Currency
     nodes: Names
     gpus_per_node: Count
     instance_type: Text = "agreed"
