@@ -97,6 +97,7 @@ def test_the_page_tells_waits_play_and_idle_spares_as_json_does(tmp_path: Path):
         "play": {"draws": 20},
         "seen": {"events": 40, "rack_days": 2000},
         "bought": 72 * 90,
+        "prices": {"per_gpu": 40_000},
     }
     file.write_text(json.dumps({**SMALL, **more}))
     asked = CliRunner().invoke(app, ["plan", "spares", str(file), "--json", "-", "--report", str(page)])
@@ -108,6 +109,7 @@ def test_the_page_tells_waits_play_and_idle_spares_as_json_does(tmp_path: Path):
     assert f'data-v="{told["waits_for_parts"]["rack"]["wait_s"]}"' in shown
     assert f'data-v="{told["over_q"][0]["rack_unavailability"]}"' in shown
     assert f'data-v="{told["bought_covers"]["at"][0]["rack_unavailability"]}"' in shown
+    assert f'data-v="{told["alternatives"][0]["cost"]}"' in shown
     idle = shown.split("spare GPUs idle, mean")[1][:80]
     assert f">{told['idle_spares']['gpus']}<" in idle
     file.write_text(json.dumps(SMALL))

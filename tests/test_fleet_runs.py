@@ -138,6 +138,7 @@ def test_the_page_tells_play_rollouts_and_each_run(tmp_path: Path):
     for name, run in answer["runs"].items():
         assert f">{name}</td>" in shown
         assert f'data-v="{run["goodput"]}"' in shown
+    assert f'data-v="{answer["inverse"]["mtbf_s"]}"' in shown
     assert "Reinforcement learning" not in shown
     file = tmp_path / "rl.yaml"
     file.write_text("mtbf: 3h\nrecovery: 5m\nrollout: {part: 60%, replicas: 16, away: 3m}\n")

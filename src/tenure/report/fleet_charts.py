@@ -59,7 +59,7 @@ def chart(
 def _ticks(low: float, high: float, at_most: int) -> list[Tick]:
     step = nice_step(high - low, at_most)
     values = np.arange(np.ceil(low / step - 1e-9) * step + 0.0, high + step * 1e-6, step)
-    return [Tick(100 * float(v - low) / (high - low), f"{float(v):.10g}") for v in values]
+    return [Tick(100 * float(v - low) / (high - low), f"{float(v):.10g}".replace("-", "−")) for v in values]
 
 
 def field(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tenure.report.fleet_charts import FIRST, SECOND, Curve, chart, field
-from tenure.report.fleet_played import goodput_parts, idle_tile, spares_parts
-from tenure.report.frames import Frame, percent, seconds
+from tenure.report.fleet_played import backwards, goodput_parts, idle_tile, spares_parts
+from tenure.report.frames import Frame, number, percent, seconds
 from tenure.report.page import write_page
 from tenure.report.plan_parts import Part, Tile
 from tenure.report.sheets import Cell, Column, Row, Sheet, duration, figure, share, word
@@ -39,6 +39,9 @@ def write_spares_page(answer: Answer, file: Path) -> None:
         )
     )
     tiles.append(idle_tile(answer))
+    if answer["cost"]:
+        more = f"{number(answer['cost']['difference'])} of it for what the job does not use"
+        tiles.append(Tile("cost", number(answer["cost"]["bought"]), more))
     rows = answer["table"]
     spare = [row["spare"] for row in rows]
     lacking = np.log10(np.maximum([1 - row["p_ok"] for row in rows], 1e-12))
@@ -57,6 +60,7 @@ def write_spares_page(answer: Answer, file: Path) -> None:
         ),
     ]  # fmt: skip
     columns = ["held", "used", "a rack down", "active", "spare", "GPUs bought", "more than the job"]
+    columns += ["cost"] if answer["cost"] else []
     alternatives = Sheet("alternatives", "The same job, held per rack", [Column(name) for name in columns])
     for row in answer["alternatives"]:
         cells = [figure(row["held"]), figure(row["per_rack"]), Cell(percent(row["rack_unavailability"], 3))]
@@ -66,7 +70,7 @@ def write_spares_page(answer: Answer, file: Path) -> None:
             figure(row["bought"], 6),
             share(row["of_bought"]),
         ]
-        alternatives.rows.append(Row(cells))
+        alternatives.rows.append(Row(cells + ([figure(row["cost"])] if answer["cost"] else [])))
     parts = [
         Part("curves", "What spares do", frames=frames),
         *spares_parts(answer),
@@ -100,7 +104,12 @@ def write_goodput_page(answer: Answer, curves: Answer, file: Path) -> None:
     time.caption = "Where the time goes, by the exact model."
     time.rows += [Row([word(name), share(value)]) for name, value in answer["time"].items()]
     parts = [
-        Part("curves", "What would change it", frames=_over_time(answer, curves)),
+        Part(
+            "curves",
+            "What would change it",
+            frames=_over_time(answer, curves),
+            sheets=[backwards(answer["inverse"])],
+        ),
         *goodput_parts(answer),
         Part("by-h", "Conventions", sheets=[by, time]),
     ]

@@ -47,7 +47,7 @@ def idle_tile(answer: Answer) -> Tile:
 
 
 def _missions(rows: Sequence[Answer]) -> Sheet:
-    columns = ["enough at an instant", "±", "formula", "no shortage", "formula "]
+    columns = ["enough at an instant", "±", "formula", "no shortage", "formula"]
     sheet = Sheet("played", "Played", [Column("spare racks"), *map(Column, columns)])
     sheet.caption = f"{rows[0]['draws']:,} missions played failure by failure; ± is one standard error."
     for row in rows:
@@ -134,4 +134,22 @@ def _runs(runs: Mapping[str, Answer]) -> Sheet:
         every = duration(run["every_s"]) if run["every_s"] else Cell("free", 0)
         cells = [figure(run["failures_per_day"]), every, duration(run["lost_with_failure_s"])]
         sheet.rows.append(Row([word(name), word(run["kind"]), *cells, fine(run["goodput"])]))
+    return sheet
+
+
+def backwards(inverse: Answer) -> Sheet:
+    """What alone, all else as it is, would reach the target."""
+    caption = f"What alone would give {percent(inverse['target'])}, all else as it is."
+    sheet = _sheet("backwards", caption, ["value"])
+    asked = (
+        ("a save blocks at most", "blocking_s"),
+        ("recovery takes at most", "recovery_s"),
+        ("a stop at most every", "mtbf_s"),
+    )
+    for name, key in asked:
+        cell = Cell("cannot", "") if inverse[key] is None else duration(inverse[key])
+        sheet.rows.append(Row([word(name), cell]))
+    if inverse["per_1000_node_days"] is not None:
+        cells = [word("failures per 1,000 node-days at most"), figure(inverse["per_1000_node_days"])]
+        sheet.rows.append(Row(cells))
     return sheet
