@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import datetime, timedelta
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,17 @@ def test_a_run_past_its_window_drains_in_time_and_goes_on_on_demand(tmp_path: Pa
     assert told["attempts"][0]["ended"] <= told["deadlines"][0]["term"]
     assert told["money"]["on_demand"] > 0
     assert float(told["bill"]["on_demand"]) == pytest.approx(told["money"]["on_demand"], rel=0.05)
+
+
+@pytest.mark.slow
+def test_a_run_for_which_nothing_is_left_is_not_lived_on_for_weeks(tmp_path: Path) -> None:
+    """It is left as it stands, and loud about it."""
+    told = told_of(short(tmp_path), "--days", "2", "--speed", "2400", "--failures", "0", "--tight-from", "20")
+    assert told["phase"] == "assembling"
+    assert told["alarms"]
+    begun = told["attempts"][0]["started"]
+    newest = max(one["at"] for one in told["timeline"])
+    assert datetime.fromisoformat(str(newest)) - datetime.fromisoformat(str(begun)) < timedelta(days=5)
 
 
 @pytest.mark.slow

@@ -32,6 +32,7 @@ DAY_S, HOUR_S = 86400.0, 3600.0
 TYPE, ZONE = "p5.48xlarge", "us-east-1a"
 BEFORE_S = 2 * DAY_S  #: bought so long before its start
 AFTER_S = 20 * DAY_S  #: lived on at most so long after the window's end
+STUCK_S = 2 * DAY_S  #: past the window and without a gang for so long: a market that is tight stays it
 PEOPLE = ("ann", "ben")  #: who sign in a rehearsal
 
 
@@ -182,7 +183,7 @@ class Stage:
         """From event to event, the controller whenever it asks to be."""
         wake, began = self.clock.now(), self.clock.now()
         last = self.asked.start + self.asked.days * DAY_S + AFTER_S
-        while not self.controller.finished and self.clock.now() < last:
+        while not self.controller.finished and self.clock.now() < last and not self._stuck():
             due = self.world.next_change()
             coming = min(wake, self.trainer.next_event(), NEVER if due is None else due)
             self.clock.set(max(self.clock.now() + 0.001, coming))
@@ -194,6 +195,13 @@ class Stage:
                 self._sign_extensions()
                 wake = max(self.controller.step(), now + 1.0)
                 told((now - began) / (last - AFTER_S - began))
+
+    def _stuck(self) -> bool:
+        """Whether nothing more will come: the window is over, and no attempt has been under way for long."""
+        attempts = self.controller.state.attempts
+        over = self.asked.start + self.asked.days * DAY_S
+        since = max(over, (attempts[-1].ended or self.clock.now()) if attempts else over)
+        return self.asked.tight_from_h is not None and self.clock.now() - since > STUCK_S
 
     def _take_down(self) -> None:
         """Nodes that are going take the trainer with them."""
