@@ -206,7 +206,7 @@ class Controller:
 
     def _listening_since(self, now: float, hears: bool) -> float:
         """Since when silence of the trainer is its own: looked steadily, and heartbeats could be read."""
-        paused = now - self._looked > 4 * self.run.file.poll
+        paused = now - self._looked > self.run.file.alarms.silent  # a machine that slept, not a slow look
         if self._since is None or paused or (hears and not self._heard):
             self._since = now
         self._looked, self._heard = now, hears
