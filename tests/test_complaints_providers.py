@@ -320,9 +320,12 @@ def test_17_an_offer_that_is_not_what_was_signed_is_not_bought() -> None:
         plan_id = town.signed(offer._replace(**change), nodes=16)  # type: ignore[arg-type]
         with pytest.raises(Changed, match=r"signed was|is gone"):
             buy(town.book, town.aws(), plan_id, RULES, town.clock)
+    plan_id = town.signed(offer)
     town.clock.wait(7 * 86400.0)
     with pytest.raises(Changed, match="is gone"):
-        buy(town.book, town.aws(), town.signed(offer), RULES, town.clock)
+        buy(town.book, town.aws(), plan_id, RULES, town.clock)
+    with pytest.raises(NotAllowed, match="expired"):
+        town.signed(offer._replace(fee=offer.fee - 1))
     assert town.world.sends["PurchaseCapacityBlock"] == 0
 
 
