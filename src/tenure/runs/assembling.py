@@ -23,11 +23,7 @@ SOON_S = 60.0  #: while nodes come or go, it is looked again after so long
 
 def wait(d: Deciding) -> None:
     """In `waiting` and `stalled`: is there a place, or one to come?"""
-    if d.state.drain_asked:
-        d.enter(PAUSED, "a person asked it to drain")
-        return
-    if d.complete:
-        finish(d)
+    if _needs_no_gang(d):
         return
     if d.look.windows is None or d.look.kept is None:
         return  # nobody knows: nothing is begun
@@ -50,6 +46,17 @@ def wait(d: Deciding) -> None:
         d.alarm("nowhere to go", "work is left and no window: buy one, extend, or allow on-demand")
 
 
+def _needs_no_gang(d: Deciding) -> bool:
+    """Whether a person's drain or the end of the work has settled where the run goes."""
+    if d.state.drain_asked:
+        d.enter(PAUSED, "a person asked it to drain")
+        return True
+    if d.complete:
+        finish(d)
+        return True
+    return False
+
+
 def finish(d: Deciding) -> None:
     """All work is done and verified: nothing is launched any more."""
     kept = d.kept
@@ -59,11 +66,7 @@ def finish(d: Deciding) -> None:
 
 def assemble(d: Deciding) -> None:
     """In `assembling`: ask for what is missing; when all are up, test them and begin."""
-    if d.state.drain_asked:
-        d.enter(PAUSED, "a person asked it to drain")
-        return
-    if d.complete:
-        finish(d)
+    if _needs_no_gang(d):
         return
     if d.look.windows is None or d.look.nodes is None:
         return

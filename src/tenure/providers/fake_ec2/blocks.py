@@ -136,16 +136,20 @@ def _shown(world: World, now: float) -> list[Block]:
     return [block for block in world.blocks.values() if not world.hidden(block.created, block, now)]
 
 
+def _named(blocks: list[Block], wanted: list[str] | None, field: str, code: str) -> list[Block]:
+    """Those whose `field` was asked for by name, all where nothing was; EC2 refuses a name that it lacks."""
+    if wanted is None:
+        return blocks
+    found = {getattr(block, field): block for block in blocks}
+    missing = [one for one in wanted if one not in found]
+    if missing:
+        raise Ec2Error(f"{code}.NotFound", f"The ID {missing[0]} is not found")
+    return [block for block in blocks if getattr(block, field) in wanted]
+
+
 def describe_blocks(world: World, asked: Params, now: float) -> dict[str, Any]:
     """DescribeCapacityBlocks."""
-    blocks = _shown(world, now)
-    wanted = asked.get("CapacityBlockIds")
-    if wanted is not None:
-        known = {block.id for block in blocks}
-        missing = [one for one in wanted if one not in known]
-        if missing:
-            raise Ec2Error("InvalidCapacityBlockId.NotFound", f"The ID {missing[0]} is not found")
-        blocks = [block for block in blocks if block.id in wanted]
+    blocks = _named(_shown(world, now), asked.get("CapacityBlockIds"), "id", "InvalidCapacityBlockId")
     shapes = [block.shape() for block in blocks]
     names = {
         "capacity-block-id": "CapacityBlockId",
@@ -181,14 +185,8 @@ def describe_status(world: World, asked: Params, now: float) -> dict[str, Any]:
 
 def describe_reservations(world: World, asked: Params, now: float) -> dict[str, Any]:
     """DescribeCapacityReservations."""
-    blocks = _shown(world, now)
-    wanted = asked.get("CapacityReservationIds")
-    if wanted is not None:
-        known = {block.reservation for block in blocks}
-        missing = [one for one in wanted if one not in known]
-        if missing:
-            raise Ec2Error("InvalidCapacityReservationId.NotFound", f"The ID {missing[0]} is not found")
-        blocks = [block for block in blocks if block.reservation in wanted]
+    asked_for = asked.get("CapacityReservationIds")
+    blocks = _named(_shown(world, now), asked_for, "reservation", "InvalidCapacityReservationId")
     shapes = [block.reservation_shape(world.free_places(block)) for block in blocks]
     names = {
         "instance-type": "InstanceType",
