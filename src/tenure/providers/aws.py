@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from tenure.providers import aws_shapes as shapes
 from tenure.providers.aws_errors import as_provider_errors
@@ -20,6 +20,7 @@ from tenure.providers.protocol import (
     INTENT_TAG,
     RESERVED,
     Ask,
+    Clock,
     Expired,
     Extension,
     Health,
@@ -36,14 +37,6 @@ MISSED = "missed-reservation"
 PAGE = 200
 MOST_TOKEN = 64  #: letters
 MOST_IDS = 200  #: in one call that ends machines
-
-
-class Clock(Protocol):
-    """Tells the time."""
-
-    def now(self) -> float:
-        """Epoch seconds."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tenure.providers.assigned import Kept
 from tenure.providers.capability import Capability, capability
@@ -22,6 +22,7 @@ from tenure.providers.protocol import (
     RUNNING,
     SCHEDULED,
     Ask,
+    Clock,
     Expired,
     Extension,
     Health,
@@ -35,14 +36,6 @@ from tenure.settings.errors import BadInput
 from tenure.settings.provider_access import AgreedFile, AgreedWindows, read_agreed_windows
 
 NAME = "manual"
-
-
-class Clock(Protocol):
-    """Tells the time."""
-
-    def now(self) -> float:
-        """Epoch seconds."""
-        ...
 
 
 class Manual:

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from tenure.providers.protocol import Provider
+from tenure.providers.protocol import Clock, Provider
 from tenure.settings.errors import BadInput
 from tenure.settings.provider_access import AwsAccess, ManualAccess, OwnAccess, provider_access
-
-
-class Clock(Protocol):
-    """Tells the time."""
-
-    def now(self) -> float:
-        """Epoch seconds."""
-        ...
 
 
 def is_here(endpoint: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Protocol
 
 from tenure.providers.assigned import Kept
 from tenure.providers.capability import Capability, capability
@@ -23,6 +22,7 @@ from tenure.providers.protocol import (
     RUNNING,
     SCHEDULED,
     Ask,
+    Clock,
     Expired,
     Extension,
     Health,
@@ -34,14 +34,6 @@ from tenure.providers.protocol import (
 )
 
 NAME, PLACE, NO_MONEY = "own", "own", "none"
-
-
-class Clock(Protocol):
-    """Tells the time."""
-
-    def now(self) -> float:
-        """Epoch seconds."""
-        ...
 
 
 class Own:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tenure.providers.assigned import Kept
 from tenure.providers.capability import Capability, capability
@@ -20,6 +20,7 @@ from tenure.providers.protocol import (
     RESERVED,
     RUNNING,
     Ask,
+    Clock,
     Extension,
     Health,
     Node,
@@ -30,14 +31,6 @@ from tenure.providers.protocol import (
 )
 
 NAME, WINDOW, PLACE, NO_MONEY = "own", "lab", "lab", "none"
-
-
-class Clock(Protocol):
-    """Tells the time."""
-
-    def now(self) -> float:
-        """Epoch seconds."""
-        ...
 
 
 class Protections:

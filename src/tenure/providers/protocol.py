@@ -183,6 +183,14 @@ class Health(NamedTuple):
     broken: int  #: of `nodes`: failed their provider's own check
 
 
+class Clock(Protocol):
+    """Tells the time."""
+
+    def now(self) -> float:
+        """Epoch seconds."""
+        ...
+
+
 class Provider(Protocol):
     """One provider in one place (account, region). All calls may raise NotSent; those that spend, Unclear."""
 
