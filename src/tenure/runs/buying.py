@@ -10,8 +10,9 @@ and says that it is void. Extensions take no tags: their offer's id is what they
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from tenure.engines.clock import Clock
 from tenure.providers.protocol import (
     FAILED as FELL_THROUGH,
 )
@@ -53,18 +54,6 @@ from tenure.runs.words import AlreadyRecorded, Book, Event
 
 SAME_S = 60.0
 OUTCOMES = (MADE, REFUSED, NOT_SENT, VOIDED)
-
-
-class Clock(Protocol):
-    """Tells the time, and waits."""
-
-    def now(self) -> float:
-        """Epoch seconds."""
-        ...
-
-    def wait(self, seconds: float) -> None:
-        """Come back after so long."""
-        ...
 
 
 class Bought(NamedTuple):

@@ -8,8 +8,9 @@ decided in `decide`, a pure function; this file only looks and acts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from tenure.engines.clock import Clock
 from tenure.planner.forecast_answer import ASKED_AT
 from tenure.providers.protocol import (
     ACTIVE,
@@ -45,14 +46,6 @@ MOST_TURNS = 12  #: in one step: what follows at once from what was done
 EXTENSION_DAYS = range(1, 8)
 VERIFY_AGAIN_S = 3600.0
 PAID_FOR = (PAYMENT_PENDING, SCHEDULED, ACTIVE, EXPIRED)
-
-
-class Clock(Protocol):
-    """Tells the time, and waits."""
-
-    def now(self) -> float: ...
-
-    def wait(self, seconds: float) -> None: ...
 
 
 class HeldByAnother(Exception):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from tenure.engines.clock import Clock
 from tenure.providers.protocol import Offer, Provider, ProviderError, Refused, Window
-from tenure.runs.buying import Clock, buy, intents, look_again, outcome_of
+from tenure.runs.buying import buy, intents, look_again, outcome_of
 from tenure.runs.parts import Bought
 from tenure.runs.signing import (
     EXTENSION,

@@ -9,18 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
+
+from tenure.providers.protocol import Clock
 
 PASS, FAIL, UNKNOWN = "pass", "fail", "unknown"
 STATES = (PASS, FAIL, UNKNOWN)
-
-
-class Clock(Protocol):
-    """Tells the time."""
-
-    def now(self) -> float:
-        """Epoch seconds."""
-        ...
 
 
 class Outcome(NamedTuple):
