@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from reached import FLAT, ONLY_DEBUG, RIVALS, SEEDS, TRADE, TREES, Play, middle, trade_play
+from judged import FLAT, ONLY_DEBUG, RIVALS, SEEDS, TRADE, TREES, Play, middle, trade_play
 
 Found = dict[Play, list[dict[str, Any]]]
 WHY = "What stands in their way, and what each would cost: [the hours](why/what-limits-the-hours.md)."

@@ -7,50 +7,18 @@ picture of the small cluster's trade. Nothing in that page is written by hand bu
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 import time
-from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from judged import FLAT, ONLY_DEBUG, SEEDS, TRADE, Play, middle, plays, trade_play
+from page_of_reached import page
 
 HERE = Path(__file__).resolve().parent
 PAGE, PICTURE = HERE.parent / "docs" / "reached.md", HERE.parent / "docs" / "images" / "small-trade.png"
-SEEDS = (1, 2, 3, 4, 5)
 HOUR_S = 3600
-FLAT = ("ai2", "sat95", "sat", "small", "philly")
-TREES = (("ai2", "programs"), ("sat95", "programs"), ("sat", "programs"), ("ai2", "researchers"),
-         ("sat", "researchers"))  # fmt: skip
-RIVALS = tuple((shape, policy) for policy in ("window", "priority") for shape in ("ai2", "sat", "small"))
-#: The small cluster's ways out: nodes of the pool, GPUs of the largest quick job, quick GPUs beyond a target.
-TRADE = ((0, 8, 8), (0, 8, 24), (0, 4, 8), (1, 8, 8), (1, 4, 8), (2, 8, 8))
-TRADE_KEYS = ("policy.pool.nodes", "policy.quick.gpus", "policy.quick.beyond")
-ONLY_DEBUG = ("a11", "a12", "a13", "a14")
-
-
-class Play(NamedTuple):
-    """One scenario under one policy, before its seed is chosen."""
-
-    shape: str
-    tree: str = "flat"
-    policy: str = "budget"
-    changes: tuple[tuple[str, str], ...] = ()
-
-
-def trade_play(setting: tuple[int, ...]) -> Play:
-    """`small` under one row of TRADE."""
-    return Play("small", changes=tuple(zip(TRADE_KEYS, map(str, setting))))
-
-
-def plays(shapes: Iterable[str]) -> list[Play]:
-    """All that the page needs, each once."""
-    wanted = [Play(shape) for shape in FLAT if shape in shapes]
-    wanted += [Play(shape, tree) for shape, tree in TREES if shape in shapes]
-    wanted += [Play(shape, policy=policy) for shape, policy in RIVALS if shape in shapes]
-    if "small" in shapes:
-        wanted += [trade_play(setting) for setting in TRADE]
-    return wanted
 
 
 # --- one play ---------------------------------------------------------------------------------------
@@ -153,12 +121,6 @@ def played(
     return {one: [rows[seed] for seed in seeds] for one, rows in found.items()}
 
 
-def middle(rows: list[dict[str, Any]], name: str) -> tuple[float, float, float] | None:
-    """(median, least, most) over the seeds; None where no seed has such a thing."""
-    values = [row[name] for row in rows if row[name] is not None]
-    return (statistics.median(values), min(values), max(values)) if values else None
-
-
 def picture(found: dict[Play, list[dict[str, Any]]]) -> None:
     """The small cluster's settings: debug wait against delivered, the lost work written beside."""
     import matplotlib as mpl
@@ -199,7 +161,6 @@ def picture(found: dict[Play, list[dict[str, Any]]]) -> None:
 def main() -> int:
     """Play, draw, write."""
     import worlds
-    from page_of_reached import page
 
     reader = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     reader.add_argument("--workers", type=int, default=2)

@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reached import FLAT, Play, middle, played
+from judged import FLAT, Play, middle
+from page_of_reached import ROWS
+from reached import played
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "why" / "what-limits-the-hours.md"
@@ -73,8 +75,6 @@ def play_of(shape: str, knob: str, setting: str | None) -> Play:
 
 def goals() -> dict[tuple[str, str], float]:
     """(measure, shape) → what to reach."""
-    from page_of_reached import ROWS
-
     return {
         (row.column, shape): goal for row in ROWS for shape, goal in row.goals.items() if goal is not None
     }
