@@ -1,4 +1,4 @@
-"""What is played to judge the default policy: scenarios, trees of accounts, rivals, a small cluster's ways out."""
+"""What is played to judge the policy: scenarios, trees of accounts, rivals, the small cluster's ways out."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ LAB = {
     },
     "policy": {"lookback": "7d", "grace": {"budgeted": "2s", "unbudgeted": "1s"}},
 }
-UP_WITHIN_S = 90
+UP_WITHIN_S = 300
 
 
 class Served:
@@ -89,17 +89,17 @@ class Served:
     def run_apart(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
         """… in a process of its own."""
         environment = {**os.environ, **self.environment(None, env)}
-        return subprocess.run([TENURE, *words], env=environment, capture_output=True, text=True, timeout=120)
+        return subprocess.run([TENURE, *words], env=environment, capture_output=True, text=True, timeout=600)
 
     def end(self, how: int = signal.SIGTERM) -> int:
         if self.process.poll() is None:
             self.process.send_signal(how)
         try:
-            status = self.process.wait(30)
+            status = self.process.wait(120)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            status = self.process.wait(10)
-        self._reader.join(5)
+            status = self.process.wait(60)
+        self._reader.join(60)
         for stream in (self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()
@@ -136,7 +136,7 @@ def serving(folder: Path, lab: Mapping[str, object] = LAB, *options: str) -> Ite
     assert status == 0, "".join(served.said)[-3000:]
 
 
-def wait_for(what: str, true: object, within_s: float = 20.0) -> None:
+def wait_for(what: str, true: object, within_s: float = 180.0) -> None:
     """Wait until `true()` is; `what` names it where it never is."""
     until = time.monotonic() + within_s
     while not true():  # type: ignore[operator]

@@ -122,6 +122,11 @@ def test_without_a_file_the_servers_own_record_is_told(tmp_path: Path):
         struck = f"jupiter-{next(i for i, on in enumerate(jobs()) if '1' in on):04d}"
         assert server.run("node", "down", struck, "--reason", "dimm").returncode == 0
         assert server.run("node", "up", struck).returncode == 0
+
+        def runs() -> list[object]:
+            return list(json.loads(server.run("fleet", "--json", "-").stdout)["fleets"][0]["runs"])
+
+        wait_for("the record holds a whole second of the larger job", runs)
         shown = server.run("fleet")
         asked = server.run("fleet", "--json", "-", "--report", str(page))
     assert shown.returncode == 0, shown.stderr
