@@ -30,6 +30,9 @@ WORKERS ?= 2
 EXTRAS ?= dev
 # `make ORDEALS=20000 ordeals` for a night.
 ORDEALS ?= 2000
+# Several workers on few cores: threads of one worker's algebra only wait for those of the other.
+export OPENBLAS_NUM_THREADS ?= 1
+export OMP_NUM_THREADS ?= 1
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 # What the core decides, in worlds small enough to be played without a compiler too.
 CORE_TESTS := tests/test_scenarios_of_rules.py $(wildcard tests/test_core_*.py)
