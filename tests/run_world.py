@@ -436,7 +436,7 @@ class World:
             provider=self.provider,
             shelf=self.vault,
             trainer=self.trainer,
-            hook=Hook(self.run.hook),
+            hook=Hook(self.run.hook, clock.now),
             sound=lambda alarm: self.sounded.append((self.clock.now(), alarm)),
             gate=self.gate,
             extend=buy if extend else None,

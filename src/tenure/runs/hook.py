@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tenure.runs.heartbeats import RankBeat, read_beats
 from tenure.trainer.words import REQUEST_FILE, WINDOW_FILE
 
+DATE = "written_at"
+
 
 class Hook:
     """The hook folder of a run."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
+        """`now`: the clock that each file is dated by; trainers whose own is behind are led by it."""
+        self.folder, self._now = folder, now
         folder.mkdir(parents=True, exist_ok=True)
         self._known: dict[Path, tuple[tuple[int, int, int], dict[str, Any]]] = {}
 
@@ -34,11 +38,11 @@ class Hook:
 
     def request(self) -> Mapping[str, Any] | None:
         """What was asked last."""
-        return self._read(self.folder / REQUEST_FILE)
+        return _undated(self._read(self.folder / REQUEST_FILE))
 
     def window(self) -> Mapping[str, Any] | None:
         """What was told of the window."""
-        return self._read(self.folder / WINDOW_FILE)
+        return _undated(self._read(self.folder / WINDOW_FILE))
 
     def beats(self, attempt: int) -> dict[int, RankBeat]:
         """The newest heartbeat of each rank of an attempt; those of older attempts are left out."""
@@ -61,5 +65,10 @@ class Hook:
 
     def _write(self, name: str, body: Mapping[str, Any]) -> None:
         beside = self.folder / f".{name}.{os.getpid()}"
-        beside.write_text(json.dumps(dict(body)), encoding="utf-8")
+        beside.write_text(json.dumps({**body, DATE: self._now()}), encoding="utf-8")
         beside.replace(self.folder / name)
+
+
+def _undated(told: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """As it was given to be told: what says the same at another instant is the same."""
+    return None if told is None else {key: value for key, value in told.items() if key != DATE}

@@ -135,7 +135,7 @@ class Stage:
         self.run, self.asked, self.clock, self.world, self.book = run, asked, clock, world, book
         self.provider = provider
         self.sounded: list[tuple[float, Sound]] = []
-        hook = Hook(run.hook)
+        hook = Hook(run.hook, clock.now)
         self.trainer = DrawnTrainer(
             hook,
             vault,

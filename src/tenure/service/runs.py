@@ -24,7 +24,7 @@ from tenure.engines.clock import ChosenClock, Clock
 from tenure.ledger.opening import open_database
 from tenure.ledger.records import LedgerUnavailable
 from tenure.providers.capability import capability
-from tenure.providers.opening import provider_of
+from tenure.providers.opening import provider_for
 from tenure.runs import gauges
 from tenure.runs.alarms import Webhook
 from tenure.runs.book import RunBook, runs_in
@@ -169,7 +169,7 @@ def _ends_on_signals(end: Callable[[], None]) -> Iterator[None]:
 
 
 def _parts(run: Run, place: Place, book: RunBook, stack: ExitStack) -> Parts:
-    provider = provider_of(run.file.provider, run.folder, place.clock, client=place.client)
+    provider = provider_for(run, place.clock, client=place.client)
     rules = Rules(signing_key(place.data), run.file.approval.above, run.file.approval.budget)
     budget = run.file.approval.budget
     extend = None
@@ -183,7 +183,7 @@ def _parts(run: Run, place: Place, book: RunBook, stack: ExitStack) -> Parts:
         provider=provider,
         shelf=StoreShelf(_store(run)),
         trainer=_trainer(run, place, stack),
-        hook=_hook(run),
+        hook=_hook(run, place.clock.now),
         sound=webhook,
         gate=gate_of(run, bound_s=GATE_S),
         extend=extend,
@@ -197,9 +197,9 @@ def _store(run: Run) -> Store:
         raise BadInput("run", "store", run.store_url, str(wrong)) from None
 
 
-def _hook(run: Run) -> Hook:
+def _hook(run: Run, now: Callable[[], float]) -> Hook:
     try:
-        return Hook(run.hook)
+        return Hook(run.hook, now)
     except OSError as wrong:
         allowed = f"a folder that can be made and written to ({wrong.strerror})"
         raise BadInput("run", "hook", str(run.hook), allowed) from None
@@ -211,7 +211,8 @@ def _trainer(run: Run, place: Place, stack: ExitStack) -> Trainer:
     if run.file.launch.engine == "lab":
         from tenure.client.asking import Client
 
-        return LabTrainer(run, stack.enter_context(Client()))
+        client = Client(run.file.provider.get("url"))
+        return LabTrainer(run, stack.enter_context(client))
     from tenure.engines.local.engine import LocalEngine
 
     engine = LocalEngine(place.data / "run-engine", {LOCAL_NODE: max(1, run.file.launch.gpus)})
@@ -234,7 +235,7 @@ def _standing(run: Run, terminates_s: float, book: RunBook, place: Place) -> dic
     state = State()
     for event in events:
         state.apply(event)
-    told = standing(run, terminates_s, state, events, _hook(run), place.clock.now())
+    told = standing(run, terminates_s, state, events, _hook(run, place.clock.now), place.clock.now())
     return {**told, "carried_by": book.holder()}
 
 

@@ -32,7 +32,7 @@ from tenure.trainer.progress import Progress, stack_of
 from tenure.trainer.signals import Signals
 from tenure.trainer.steady_clock import SteadyClock
 from tenure.trainer.watcher import USUAL, Times, Watcher, log
-from tenure.trainer.wishes import Rungs, rungs_of, wish
+from tenure.trainer.wishes import Asked, Rungs, asked_of, covered, rungs_of, wish
 from tenure.trainer.words import DRAIN, GO_ON, TRAIN, Answer
 
 
@@ -84,7 +84,10 @@ class Hook:
         self._thread = threading.get_ident()
         self._answered: set[int] = set()
         self._pending: float | None = None
-        self._begun: dict[int, float] = {}
+        self._begun: dict[int, tuple[float, frozenset[int]]] = {}  #: by step: when, and the marks of what for
+        self._asked_for: frozenset[int] = frozenset()
+        self._kept: set[int] = set()  #: marks of that for which a committed save was begun
+        self._saved = -float("inf")  #: when the newest committed save was begun, by the steady clock
         self._pid, self._closed = os.getpid(), False
         path = None if folder is None else Path(folder)
         self.watcher = Watcher(path, self.place.rank, self.clock, times, self.env)
@@ -173,6 +176,7 @@ class Hook:
         progress, saving = self.progress, Saving()
         progress.spend(TRAIN)
         before, begun = progress.state, self.clock.ticks()
+        asked_for, self._asked_for = self._asked_for, frozenset()
         progress.enter(words.DRAINING if self.leaving else words.SAVING)
         self._soon()
         other: Exception | None = None
@@ -191,19 +195,21 @@ class Hook:
                 raise other
             if worst == 2:
                 raise SaveFailed(f"the save of step {step} failed on another rank")
-        elif saving.later:
-            self._begun[step] = begun
         else:
-            saving.committed = True
-            self._begun[step] = begun
-            self.committed(step, tokens)
+            self._begun[step] = (begun, asked_for)
+            if not saving.later:
+                saving.committed = True
+                self.committed(step, tokens)
         self._soon()
 
     def committed(self, step: int, tokens: float | None = None) -> None:
         """This step's checkpoint is durable and verified. `saving` says so itself unless it is `later`."""
-        begun = self._begun.pop(step, None)
-        if begun is not None:
+        if step in self._begun:
+            begun, asked_for = self._begun.pop(step)
             self.progress.saves.add(self.clock.ticks() - begun)
+            self._saved = max(self._saved, begun)
+            self._kept |= asked_for
+            self._asked()
         if step >= self.progress.committed_step:
             self.progress.committed_step = step
             self.progress.committed_tokens = self.progress.tokens if tokens is None else float(tokens)
@@ -259,18 +265,28 @@ class Hook:
             self.watcher.turn()
 
     def _wish(self) -> Answer:
-        heard = self.watcher.heard._replace(signal=self.signals.heard)
         silent = self.watcher.silent_s()
         if self.watcher.folder is not None and silent > self.times.silent_s:
-            held = "the deadlines known before hold" if heard.window else "no deadline is known"
+            held = "the deadlines known before hold" if self.watcher.heard.window else "no deadline is known"
             text = f"the hook folder has not answered for a while: training goes on, {held}"
             self.watcher.trouble("silent", text)
         else:
             self.watcher.trouble("silent", "")
-        return wish(heard, self.clock.now(), self.place.attempt, self.rungs, self._answered)
+        return wish(self._asked(), self.clock.now(), self.rungs, self._answered)
+
+    def _asked(self) -> list[Asked]:
+        """All that is asked; what a committed save has answered is marked so."""
+        heard, ticks = self.watcher.heard._replace(signal=self.signals.heard), self.clock.ticks()
+        asked = asked_of(heard, self.clock.now(), ticks, self.place.attempt, self.rungs)
+        for one in asked:
+            if mark(one.answer.request) in self._kept or covered(one, ticks - self._saved, self._kept):
+                self._answered.add(mark(one.answer.request))
+                self._kept.add(mark(one.cause))
+        return asked
 
     def _act(self, answer: Answer, which: int) -> None:
         self._answered.add(which)
+        self._asked_for = frozenset([which])
         request = self.watcher.heard.request or {}
         if answer.request:
             self.progress.answered = answer.request

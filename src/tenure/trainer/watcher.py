@@ -144,10 +144,17 @@ class Watcher:
         self.trouble("request", wrong_request(request))
         self.trouble("clock", self.clock.says())
         launcher = self.heard.launcher or (self._asked is not None and os.path.exists(self._asked))
-        self.heard = self.heard._replace(
-            request=request, window=window, launcher=launcher, notice=_notice(self._notice)
+        before, notice, ticks = self.heard, _notice(self._notice), self.clock.ticks()
+        same = (before.request or {}).get("id") == (request or {}).get("id")
+        self.heard = before._replace(
+            request=request,
+            window=window,
+            launcher=launcher,
+            notice=notice,
+            request_at=before.request_at if same else ticks,
+            notice_at=before.notice_at if before.notice == notice else ticks,
         )
-        self.looked = self.clock.ticks()
+        self.looked = ticks
 
     # --- beating ------------------------------------------------------------------------------------
 

@@ -1,5 +1,8 @@
 """What would this rank do by itself, of all it has heard? The most urgent: a request, a deadline, a signal.
 
+One save answers all that was asked before it was begun, and whatever is asked for the sake of the same
+window's end: the trainer's own deadline and the controller's request for it come within seconds.
+
 Deadlines hang from this trainer's own saves: `window.json` brings the instants that the controller worked
 out, and a save that has grown slower since pulls them forward. A controller that is dead or cut off changes
 nothing.
@@ -8,7 +11,7 @@ nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tenure.trainer.agreement import mark
@@ -25,6 +28,16 @@ class Heard(NamedTuple):
     signal: str = ""  #: name of the signal that came
     launcher: bool = False  #: the launcher on this node was told to end
     notice: float | None = None  #: from when on this job may be interrupted, epoch seconds
+    request_at: float = 0.0  #: when the request was first seen here, and the notice: by the steady clock
+    notice_at: float = 0.0
+
+
+class Asked(NamedTuple):
+    """One thing that is asked."""
+
+    answer: Answer
+    due_s: float  #: for how long it has been asked, seconds
+    cause: str  #: for whose sake: the same for all who ask because of one window's end
 
 
 class Rungs(NamedTuple):
@@ -59,18 +72,27 @@ def rungs_of(window: Mapping[str, Any] | None, save_s: float, step_s: float) -> 
     return Rungs(checkpoint, drain, gone, ends, min(begin_by, drain))
 
 
-def wish(heard: Heard, now: float, attempt: int, rungs: Rungs, answered: Container[int]) -> Answer:
-    """What to do, were this rank alone. `answered`: marks of requests that all ranks have acted on."""
-    asked = [
-        *_of_request(heard.request, attempt),
+def asked_of(heard: Heard, now: float, ticks: float, attempt: int, rungs: Rungs) -> list[Asked]:
+    """All that is asked of this rank. `now`: the time; `ticks`: of the steady clock."""
+    return [
+        *_of_request(heard, ticks, attempt),
         *_of_window(rungs, now, attempt),
         *_of_signals(heard, rungs),
-        *_of_notice(heard, attempt),
+        *_of_notice(heard, ticks, attempt),
     ]
-    asked = [one for one in asked if mark(one.request) not in answered]
+
+
+def covered(asked: Asked, saved_s: float, kept: Container[int]) -> bool:
+    """Whether a committed save has answered it: begun `saved_s` ago, or for the sake of one of `kept`."""
+    return asked.answer.do == CHECKPOINT and (asked.due_s >= saved_s or mark(asked.cause) in kept)
+
+
+def wish(asked: Sequence[Asked], now: float, rungs: Rungs, answered: Container[int]) -> Answer:
+    """What to do, were this rank alone. `answered`: marks of requests that need nothing more."""
+    left = [one.answer for one in asked if mark(one.answer.request) not in answered]
     if not rungs.leaves_room(now):  # a checkpoint begun now would hold up the drain's, which saves as much
-        asked = [one for one in asked if one.do == DRAIN]
-    return min(asked, key=_most_urgent_first, default=GO_ON)
+        left = [one for one in left if one.do == DRAIN]
+    return min(left, key=_most_urgent_first, default=GO_ON)
 
 
 def wrong_request(request: Mapping[str, Any] | None) -> str:
@@ -90,44 +112,53 @@ def _most_urgent_first(one: Answer) -> tuple[int, float]:
     return -URGENCY[one.do], math.inf if one.deadline is None else one.deadline
 
 
-def _of_request(request: Mapping[str, Any] | None, attempt: int) -> list[Answer]:
+def _of_request(heard: Heard, ticks: float, attempt: int) -> list[Asked]:
+    request = heard.request
     if request is None or wrong_request(request):
         return []
     if request.get("attempt") not in (None, attempt):
         return []  # asked of those before us, or after
     deadline = _instant(request.get("deadline"))
     reason = str(request.get("reason") or "asked by the controller")
-    return [Answer(request["kind"], deadline if deadline < math.inf else None, reason, request["id"])]
+    answer = Answer(request["kind"], deadline if deadline < math.inf else None, reason, request["id"])
+    until = _instant(request.get("until"))
+    cause = answer.request if until == math.inf else _near_end(attempt, until)
+    return [Asked(answer, ticks - heard.request_at, cause)]
 
 
-def _of_window(rungs: Rungs, now: float, attempt: int) -> list[Answer]:
-    which = f"{attempt}-{rungs.ends:.0f}"
+def _near_end(attempt: int, ends: float) -> str:
+    return f"window-checkpoint-{attempt}-{ends:.0f}"
+
+
+def _of_window(rungs: Rungs, now: float, attempt: int) -> list[Asked]:
     if now >= rungs.drain:
         deadline = rungs.gone if rungs.gone < math.inf else None
-        return [
-            Answer(DRAIN, deadline, "the window's end, by the trainer's own clock", f"window-drain-{which}")
-        ]
+        which = f"window-drain-{attempt}-{rungs.ends:.0f}"
+        answer = Answer(DRAIN, deadline, "the window's end, by the trainer's own clock", which)
+        return [Asked(answer, now - rungs.drain, which)]
     if now >= rungs.checkpoint:
         reason = "the window's end is near, by the trainer's own clock"
-        return [Answer(CHECKPOINT, rungs.drain, reason, f"window-checkpoint-{which}")]
+        which = _near_end(attempt, rungs.ends)
+        return [Asked(Answer(CHECKPOINT, rungs.drain, reason, which), now - rungs.checkpoint, which)]
     return []
 
 
-def _of_signals(heard: Heard, rungs: Rungs) -> list[Answer]:
+def _of_signals(heard: Heard, rungs: Rungs) -> list[Asked]:
     deadline = rungs.gone if rungs.gone < math.inf else None
     asked = []
     if heard.signal:
         asked.append(Answer(DRAIN, deadline, f"{heard.signal} came", f"signal-{heard.signal}"))
     if heard.launcher:
         asked.append(Answer(DRAIN, deadline, "the launcher was told to end", "launcher"))
-    return asked
+    return [Asked(one, 0.0, one.request) for one in asked]
 
 
-def _of_notice(heard: Heard, attempt: int) -> list[Answer]:
+def _of_notice(heard: Heard, ticks: float, attempt: int) -> list[Asked]:
     if heard.notice is None:
         return []
     reason = "from then on this job may be interrupted"
-    return [Answer(CHECKPOINT, heard.notice, reason, f"notice-{attempt}-{heard.notice:.0f}")]
+    answer = Answer(CHECKPOINT, heard.notice, reason, f"notice-{attempt}-{heard.notice:.0f}")
+    return [Asked(answer, ticks - heard.notice_at, answer.request)]
 
 
 def _instant(value: Any) -> float:
