@@ -48,6 +48,7 @@ class Rungs(NamedTuple):
     gone: float = math.inf  #: the last save must be committed by then
     ends: float = math.inf
     begin_by: float = math.inf  #: a save that is begun later would still be under way when the drain is due
+    until: float = math.inf  #: what the checkpoint is for: the window's end, or that of a protection
 
     def leaves_room(self, now: float) -> bool:
         """Whether a save that is begun now does not hold up the drain's."""
@@ -64,12 +65,13 @@ def rungs_of(window: Mapping[str, Any] | None, save_s: float, step_s: float) -> 
     drain = min(told, gone - save_s - step_s)
     # it begins a step after it was due, another step passes after it, and the drain must still be to come
     checkpoint = min(early, gone - 2 * save_s - 3 * step_s, drain)
+    until = ends if ends < math.inf else _instant(window.get("until"))
     if save_s or drain == math.inf:
-        return Rungs(checkpoint, drain, gone, ends, drain - save_s)
+        return Rungs(checkpoint, drain, gone, ends, drain - save_s, until)
     # no save was measured: one takes what the controller's deadlines hold, and its own checkpoint may begin
     lasts = gone - drain - step_s if gone < math.inf else 0.0
     begin_by = max(drain - max(0.0, lasts), early + 2 * step_s + LOOK_S if early < math.inf else -math.inf)
-    return Rungs(checkpoint, drain, gone, ends, min(begin_by, drain))
+    return Rungs(checkpoint, drain, gone, ends, min(begin_by, drain), until)
 
 
 def asked_of(heard: Heard, now: float, ticks: float, attempt: int, rungs: Rungs) -> list[Asked]:
@@ -138,8 +140,8 @@ def _of_window(rungs: Rungs, now: float, attempt: int) -> list[Asked]:
         return [Asked(answer, now - rungs.drain, which)]
     if now >= rungs.checkpoint:
         reason = "the window's end is near, by the trainer's own clock"
-        which = _near_end(attempt, rungs.ends)
-        return [Asked(Answer(CHECKPOINT, rungs.drain, reason, which), now - rungs.checkpoint, which)]
+        which, deadline = _near_end(attempt, rungs.until), rungs.drain if rungs.drain < math.inf else None
+        return [Asked(Answer(CHECKPOINT, deadline, reason, which), now - rungs.checkpoint, which)]
     return []
 
 
