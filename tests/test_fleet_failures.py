@@ -163,7 +163,10 @@ def test_a_goodput_plan_counts_its_log(tmp_path: Path):
         "failures: {log: incidents.csv, of_nodes: 100, days: 200, nodes: 1000}\nrecovery: 10m\n"
         "checkpoint: {blocking: 20s, every: optimal}\n"
     )
-    told = fleet_plans.goodput(plan)
+    page = tmp_path / "page.html"
+    told = fleet_plans.goodput(plan, page)
+    shown = page.read_text()
+    assert ">gpu<" in shown and ">nic<" in shown and ">n7<" in shown
     assert told["log"]["rate"] == pytest.approx(6.5)
     assert told["mtbf_s"] == pytest.approx(86_400 / 6.5)
     assert told["mtbf_interval_s"]["low"] < told["mtbf_s"] < told["mtbf_interval_s"]["high"]

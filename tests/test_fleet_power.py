@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from tenure.cli.main import app
 from tenure.planner import power
 from tenure.planner.plan_power import plan_power
 from tenure.planner.power import Site, optimum_w
 from tenure.planner.power_curves import OutsideCurve, gb200_fit, h100_mayr, through
+from tenure.report.frames import percent
 from tenure.settings.errors import BadInput
 from tenure.settings.power_file import power_file_of
 
+EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "fleet" / "power.yaml"
 META = {
     "site_mw": 150,
     "multiplier": 1.37208,
@@ -265,3 +271,16 @@ def test_a_breaker_carries_what_hangs_under_it_and_is_bound_by_those_above():
     assert rows["b"]["path_cap_w"] == pytest.approx(160_000 / 180 - 300)
     with pytest.raises(BadInput, match="named before"):
         power_file_of({**raw, "breakers": tree[1:]})
+
+
+def test_the_page_tells_seasons_curves_and_the_slowest_as_json_does(tmp_path: Path):
+    page = tmp_path / "page.html"
+    asked = CliRunner().invoke(app, ["plan", "power", str(EXAMPLE), "--json", "-", "--report", str(page)])
+    assert asked.exit_code == 0, asked.output
+    told, shown = json.loads(asked.stdout), page.read_text()
+    for season in told["seasons"]:
+        assert f">{season['name']}<" in shown
+        assert f'data-v="{season["gpus"]}"' in shown
+    assert f"{told['regret']['cap_w']:.0f} W leaves the least undone" in shown
+    assert f"× {told['idle']['limit_factor']:.3f}" in shown
+    assert percent(told["stragglers"]["speed"]) in shown

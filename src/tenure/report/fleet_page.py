@@ -186,53 +186,6 @@ def _map_of(title: str, gains: Sequence[Sequence[float]], across: list[str], up:
     return field(title, gains, across=across, up=up, alt=alt, texts=texts, note=note)
 
 
-def write_power_page(answer: Answer, curves: Answer, file: Path) -> None:
-    """The page of `plan power`. `curves`: as `planner.fleet_curves` makes them."""
-    best = answer["optimum"]
-    reference = f"relative to {answer['reference_w']:g} W"
-    tiles = [
-        Tile("limit", f"{best['cap_w']:g} W", "the most work"),
-        Tile("accelerators", f"{best['gpus']:,}", f"{best['all_in_w']:,.0f} W of the site each"),
-        Tile("all do", f"{best['cluster']:.3f}", reference),
-        Tile("each does", f"{best['per_gpu']:.3f}", reference),
-    ]
-    both = [Curve("all", curves["cluster"], FIRST), Curve("each", curves["per_gpu"], SECOND)]
-    frame = chart(
-        "Work over the limit, W", reference, curves["cap_w"], both,
-        alt="Work of one accelerator and of the whole site over the power limit",
-        dot=(best["cap_w"], best["cluster"]),
-    )  # fmt: skip
-    names = ["limit, W", "accelerators", "each does", "all do", "site W each", "MWh a year"]
-    sheet = Sheet("limits", "Limits", [Column(name) for name in names])
-    others = [row for row in answer["at"] if row["cap_w"] != best["cap_w"]]
-    for row in sorted([*others, best], key=lambda row: float(row["cap_w"])):
-        keys = ("cap_w", "gpus", "per_gpu", "cluster", "all_in_w", "mwh_a_year")
-        sheet.rows.append(Row([figure(row[key], 6 if key == "gpus" else 4) for key in keys]))
-    parts = [Part("curves", "Limits", frames=[frame], sheets=[sheet])]
-    sheets = _site_sheets(answer)
-    if sheets:
-        parts.append(Part("site", "Where the site's power goes", sheets=sheets))
-    write_fleet_page(file, "Power", answer, tiles, parts)
-
-
-def _site_sheets(answer: Answer) -> list[Sheet]:
-    """What takes an accelerator's watts, and what each breaker allows."""
-    found = []
-    if answer["split_w"]:
-        split = Sheet("split", "", [Column("", text=True), Column("site W")])
-        split.caption = "Site watts of one accelerator at the best limit."
-        split.rows += [Row([word(name), figure(watts, 4)]) for name, watts in answer["split_w"].items()]
-        found.append(split)
-    if answer["breakers"]:
-        names = ("GPUs", "allows, W", "with all above it, W", "passed by")
-        tree = Sheet("breakers", "", [Column("breaker", text=True), *(Column(name) for name in names)])
-        for row in answer["breakers"]:
-            cells = [figure(row["gpus"], 6), figure(row["cap_w"], 4), figure(row["path_cap_w"], 4)]
-            tree.rows.append(Row([word(row["name"]), *cells, share(row["over"])]))
-        found.append(tree)
-    return found
-
-
 def write_fleet_page(
     file: Path,
     title: str,

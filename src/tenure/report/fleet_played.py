@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tenure.report.fleet_log import causes, lemons
 from tenure.report.frames import number, percent, seconds
 from tenure.report.plan_parts import Part, Tile
 from tenure.report.sheets import Cell, Column, Row, Sheet, duration, figure, share, word
@@ -87,8 +88,12 @@ def _covers(covers: Answer) -> Sheet:
 
 
 def goodput_parts(answer: Answer) -> list[Part]:
-    """Reinforcement learning's two parts, play beside the formula, runs apart; what there is."""
+    """The log's causes, reinforcement learning's two parts, play beside the formula, runs apart; if told."""
     found = []
+    if answer["log"]:
+        log = answer["log"]
+        said = f"{log['rate']:.3g} failures per 1,000 node-days ({log['low']:.3g} to {log['high']:.3g})."
+        found.append(Part("log-h", "The log", about=[said], sheets=[causes(log, 0), *lemons(log, 0)]))
     if answer["reinforcement"]:
         told = answer["reinforcement"]
         name = f"Reinforcement learning, {told['mode']}"

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from tenure.report.fleet_charts import FIRST, SECOND, Curve, chart
+from tenure.report.fleet_log import causes, lemons
 from tenure.report.fleet_page import write_fleet_page
-from tenure.report.frames import Frame, percent
+from tenure.report.frames import Frame
 from tenure.report.plan_parts import Part, Tile
-from tenure.report.sheets import Cell, Column, Row, Sheet, figure, share, word
+from tenure.report.sheets import Column, Row, Sheet, figure, word
 
 Answer = Mapping[str, Any]
-MOST_CAUSES = 30
 HOUR_S = 3600.0
 
 
@@ -32,9 +32,7 @@ def write_failures_page(answer: Answer, file: Path) -> None:
     parts = []
     for place, record in enumerate(answer["records"]):
         frames = [_trend(record)] if record["trend"] else []
-        sheets = [_causes(record, place)]
-        if record["lemons"] and record["lemons"]["nodes"]:
-            sheets.append(_lemons(record, place))
+        sheets = [causes(record, place), *lemons(record, place)]
         seen = f"{record['events']:g} failures in {record['node_days']:,.0f} node-days"
         said = f"{seen}; class: {record['class']}."
         parts.append(Part(f"record-{place}", record["source"], about=[said], frames=frames, sheets=sheets))
@@ -73,35 +71,6 @@ def _survival(lives: Answer) -> Frame:
         curves.append(Curve("Weibull", np.exp(-((even / weibull["scale_days"]) ** weibull["shape"])), SECOND))
     alt = "Part of parts that have not failed, over their age, with the fitted Weibull"
     return chart("Not failed, over days of age", "part", even, curves, alt=alt, dot=None)
-
-
-def _causes(record: Answer, place: int) -> Sheet:
-    columns = [
-        Column("cause", text=True),
-        *(Column(name) for name in ("events", "share", "rate", "from", "to")),
-    ]
-    sheet = Sheet(f"causes-{place}", "Causes", columns, caption="Rates per 1,000 node-days with 95 %.")
-    most = max(cause["share"] for cause in record["causes"])
-    for cause in record["causes"][:MOST_CAUSES]:
-        bar = Cell(percent(cause["share"]), cause["share"], part=cause["share"] / most)
-        bounds = [figure(cause[key]) for key in ("rate", "low", "high")]
-        sheet.rows.append(Row([word(cause["cause"]), figure(cause["events"]), bar, *bounds]))
-    if record["hardware"]:
-        hardware = record["hardware"]
-        bounds = [figure(hardware[key]) for key in ("rate", "low", "high")]
-        cells = [word("all hardware"), figure(hardware["events"]), share(hardware["share"]), *bounds]
-        sheet.rows.append(Row(cells, inner=True))
-    return sheet
-
-
-def _lemons(record: Answer, place: int) -> Sheet:
-    sheet = Sheet(
-        f"lemons-{place}", "Lemon nodes", [Column("node", text=True), Column("failures"), Column("usual")]
-    )
-    sheet.caption = "Nodes with more failures than chance gives any node of an even fleet with 1 %."
-    for lemon in record["lemons"]["nodes"][:MOST_CAUSES]:
-        sheet.rows.append(Row([word(lemon["node"]), figure(lemon["events"]), figure(lemon["expected"])]))
-    return sheet
 
 
 def _ages(lives: Answer) -> Sheet:

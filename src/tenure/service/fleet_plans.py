@@ -15,8 +15,9 @@ from tenure.planner.plan_goodput import Log, plan_goodput
 from tenure.planner.plan_power import plan_power
 from tenure.planner.plan_spares import plan_spares
 from tenure.planner.published import rows
-from tenure.report.fleet_page import write_goodput_page, write_power_page, write_spares_page
+from tenure.report.fleet_page import write_goodput_page, write_spares_page
 from tenure.report.fleet_records_page import write_failures_page
+from tenure.report.limits_page import write_power_page
 from tenure.report.power_page import write_calibration_page, write_capping_page
 from tenure.service.outputs import placed, write_json
 from tenure.settings.calibration_file import read_calibration_file, read_readings
