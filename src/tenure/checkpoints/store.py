@@ -6,6 +6,7 @@ It lives outside every capacity window: in a bucket or on a disk that no window 
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -20,6 +21,8 @@ from tenure.checkpoints.words import (
     Manifest,
     NothingUsable,
 )
+
+log = logging.getLogger("tenure.checkpoints")
 
 
 class Store:
@@ -57,7 +60,8 @@ class Store:
             known = self.checkpoints()
             fence.raise_fence(self.place, attempt, known[-1] if known else None)
         made = saving.standing(self.place, step, deep=False)
-        if made is not None and made.attempt == attempt:
+        # read in full only here, where the same attempt comes to a step again: it may have rotted since
+        if made is not None and made.attempt == attempt and saving.standing(self.place, step, deep=True):
             raise AlreadyCommitted(f"step {step} was committed by this attempt already")
         return Saving(
             self.place, self.run, step, attempt, rank=rank, writers=writers, token=token, now=self._now
@@ -105,14 +109,55 @@ class Store:
         Sizes are compared, or (`deep`) every byte. Raises NothingUsable where the store holds something and
         none of it can be used: beginning at step 0 is then for a person to decide, who says `from_nothing`.
         """
+        return self._newest(deep, from_nothing, progress)[0]
+
+    def resume(
+        self,
+        attempt: int,
+        *,
+        deep: bool = True,
+        from_nothing: bool = False,
+        progress: verifying.Progress | None = None,
+    ) -> Checkpoint | None:
+        """
+        What an attempt begins from, and its fence: no older one commits any more. As `newest_verified`.
+
+        Every byte is read and hashed first, unless `deep` is false; what that cost is logged, and loudly each
+        newer checkpoint that is passed over. Fenced, NothingUsable.
+        """
+        begun, read = time.monotonic(), 0
+
+        def counted(more: int) -> None:
+            nonlocal read
+            read += more
+            if progress is not None:
+                progress(more)
+
+        newest, wrong = self._newest(deep, from_nothing, counted)
+        taken = "nothing" if newest is None else newest.name
+        for one in wrong:
+            name, _, why = one.partition(": ")
+            log.warning("%s is not resumed from: %s; %s is taken", name, why, taken)
+        if newest is not None:
+            how = (
+                f"{read:,} bytes were read in {time.monotonic() - begun:.1f} s" if deep else "by sizes alone"
+            )
+            log.info("attempt %d resumes from %s of %s: %s", attempt, taken, self.run, how)
+        self.take_over(attempt, newest)
+        return newest
+
+    def _newest(
+        self, deep: bool, from_nothing: bool, progress: verifying.Progress | None
+    ) -> tuple[Checkpoint | None, list[str]]:
+        """The newest that verifies, and what is wrong with each that is newer."""
         everything = self.found()
-        said = []
+        said: list[str] = []
         for one in reversed(everything):
             if one.state != findings.COMMITTED or one.committed is None:
                 continue
             wrong = self.verify(one.committed, deep=deep, progress=progress)
             if not wrong:
-                return one.committed
+                return one.committed, said
             said.append(f"{one.committed.name}: {wrong[0]}")
         if not from_nothing and not all(findings.only_begun(one) for one in everything):
             more = "; ".join(said[:3]) or "none was ever committed"
@@ -120,7 +165,7 @@ class Store:
                 f"{self.url} holds {len(everything)} saves of {self.run} and none can be used ({more}). "
                 "To begin at step 0 all the same must be said."
             )
-        return None
+        return None, said
 
     def manifest(self, checkpoint: Checkpoint) -> Manifest:
         """Its manifest. Incomplete."""
