@@ -43,6 +43,17 @@ def test_packed_stories_give_the_same(story: Path, tmp_path: Path) -> None:
         assert run("audit", packed, "--json", "-").stdout == told
 
 
+def test_a_short_story_is_told_in_gpu_minutes(story: Path) -> None:
+    """In GPU-hours all parts of a minute on a few GPUs would read 0.0."""
+    said = run("audit", story, "--since", "15m").stdout
+    found = json.loads(run("audit", story, "--since", "15m", "--json", "-").stdout)["gpu_hours"]
+    assert found["capacity"] == 8.0
+    assert "480 GPU-minutes: budgeted " in said
+    assert "GPU-hours" not in said
+    assert f"idle {found['idle'] * 60:,.1f} (" in said or f"idle {found['idle'] * 60:,.0f} (" in said
+    assert "GPU-minutes" not in run("audit", story).stdout
+
+
 def test_since_measures_only_the_end(story: Path) -> None:
     found = json.loads(run("audit", story, "--since", "1h", "--json", "-").stdout)
     assert found["span_s"] == 3600

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 NOTHING = "–"
+FEW_GPU_H = 10.0  #: GPU-hours of a whole story, below which its parts would all be 0.0
 #: Unit, its seconds, and from how many seconds on it is used.
 UNITS = (("d", 86400, 48 * 3600), ("h", 3600, 3600), ("min", 60, 120), ("s", 1, 0))
 
@@ -55,6 +56,22 @@ def gpu_hours(hours: float | None) -> str:
     if hours is None or absent(hours):
         return NOTHING
     return f"{hours:,.0f}" if abs(hours) >= 100 or hours == 0 else f"{hours:,.1f}"
+
+
+class GpuTime(NamedTuple):
+    """The unit in which a story's GPU time is told: hours, or minutes where there are few of them."""
+
+    name: str
+    an_hour: float
+
+    def __call__(self, hours: float | None) -> str:
+        """So many GPU-hours in this unit, without its name."""
+        return gpu_hours(None if hours is None else hours * self.an_hour)
+
+
+def gpu_time(capacity_gpu_h: float) -> GpuTime:
+    """The unit for a story of so many GPU-hours in all."""
+    return GpuTime("GPU-minutes", 60.0) if capacity_gpu_h < FEW_GPU_H else GpuTime("GPU-hours", 1.0)
 
 
 def points(difference: float | None) -> str:

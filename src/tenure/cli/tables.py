@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tenure.cli.figures import NOTHING, absent, count, duration, gpu_hours, percent, significant
+from tenure.cli.figures import NOTHING, absent, count, duration, gpu_time, percent, significant
 
 if TYPE_CHECKING:
     from tenure.service.audits import Audited
@@ -131,9 +131,9 @@ def _number(value: Any, otherwise: float) -> float:
 
 def accounts(measures: Mapping[str, Any], shares: Mapping[str, float]) -> Table:
     """Owed and delivered, an account a row, inner accounts above what is theirs."""
-    rows = measures["delivered"]["accounts"]
+    rows, told = measures["delivered"]["accounts"], gpu_time(measures["gpu_hours"]["capacity"])
     table = simple_table(
-        "Owed and delivered, GPU-hours",
+        f"Owed and delivered, {told.name}",
         "account",
         ["share", "demand", "owed", "delivered", "ratio", "by the hour"],
     )
@@ -144,9 +144,9 @@ def accounts(measures: Mapping[str, Any], shares: Mapping[str, float]) -> Table:
         table.add_row(
             label,
             percent(shares.get(path)),
-            gpu_hours(row["demand_gpu_h"]),
-            gpu_hours(row["owed_gpu_h"]),
-            gpu_hours(row["delivered_gpu_h"]),
+            told(row["demand_gpu_h"]),
+            told(row["owed_gpu_h"]),
+            told(row["delivered_gpu_h"]),
             Text(percent(row["ratio"]), style="" if ratio >= GOOD_RATIO else "red"),
             percent(row["hourly_ratio"]),
         )
@@ -212,14 +212,16 @@ def waits(measures: Mapping[str, Any]) -> Table:
 
 def stops(measures: Mapping[str, Any]) -> Table:
     """Preemptions, what they cost, and the job that was stopped most often."""
-    table = simple_table("Stopped for others", "", ["stops", "a day", "GPU-hours lost", "most of one job"])
+    told = gpu_time(measures["gpu_hours"]["capacity"])
+    columns = ["stops", "a day", f"{told.name} lost", "most of one job"]
+    table = simple_table("Stopped for others", "", columns)
     whole = measures["preemptions"]
     for label, row in (("budgeted", whole["budgeted"]), ("unbudgeted", whole["unbudgeted"]), ("all", whole)):
         table.add_row(
             label,
             count(row["count"]),
             "0" if not row["count"] else significant(_number(row["per_day"], 0.0)),
-            gpu_hours(row["lost_gpu_h"]),
+            told(row["lost_gpu_h"]),
             count(row["max_per_job"]),
         )
     return table
@@ -228,12 +230,12 @@ def stops(measures: Mapping[str, Any]) -> Table:
 def where_hours_went(measures: Mapping[str, Any]) -> Text:
     """One sentence whose parts sum to the capacity."""
     hours = measures["gpu_hours"]
-    capacity = hours["capacity"] or 1
+    capacity, told = hours["capacity"] or 1, gpu_time(hours["capacity"])
     parts = ", ".join(
-        f"{name} {gpu_hours(hours[name])} ({percent(hours[name] / capacity)})"
+        f"{name} {told(hours[name])} ({percent(hours[name] / capacity)})"
         for name in ("budgeted", "unbudgeted", "idle", "down")
     )
-    return Text(f"{gpu_hours(hours['capacity'])} GPU-hours: {parts}.")
+    return Text(f"{told(hours['capacity'])} {told.name}: {parts}.")
 
 
 def speed(measures: Mapping[str, Any]) -> Text:

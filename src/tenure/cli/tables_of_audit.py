@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tenure.cli.figures import NOTHING, count, duration, gpu_hours
+from tenure.cli.figures import NOTHING, count, duration, gpu_hours, gpu_time
 from tenure.cli.tables import put, shown_paths, simple_table, tree_rows
 
 CAUSES = {
@@ -32,32 +32,32 @@ def explained(console: Console, measures: Mapping[str, Any]) -> None:
 
 def ledger(measures: Mapping[str, Any]) -> Table:
     """Entitled = delivered - borrowed + lent + idle in each row; two columns add up to the capacity."""
-    told = measures["ledger"]
+    told, time = measures["ledger"], gpu_time(measures["gpu_hours"]["capacity"])
     table = simple_table(
-        "Whose GPU-hours, and who used them",
+        f"Whose {time.name}, and who used them",
         "account",
         ["entitled", "delivered", "borrowed", "lent", "left idle"],
     )
     names = ("entitled", "delivered", "borrowed", "lent", "idle")
     paths, left_out = shown_paths(measures["delivered"]["accounts"])
     for path, label in tree_rows(paths):
-        table.add_row(label, *(gpu_hours(told["accounts"][path][f"{name}_gpu_h"]) for name in names))
+        table.add_row(label, *(time(told["accounts"][path][f"{name}_gpu_h"]) for name in names))
     spare = told["unassigned"]
     table.add_section()
     table.add_row(
         "given to nobody",
-        gpu_hours(spare["entitled_gpu_h"]),
+        time(spare["entitled_gpu_h"]),
         NOTHING,
         NOTHING,
-        gpu_hours(spare["lent_gpu_h"]),
-        gpu_hours(spare["idle_gpu_h"]),
+        time(spare["lent_gpu_h"]),
+        time(spare["idle_gpu_h"]),
     )
-    unbudgeted = gpu_hours(told["unbudgeted_gpu_h"])
+    unbudgeted = time(told["unbudgeted_gpu_h"])
     table.add_row("unbudgeted work", NOTHING, unbudgeted, unbudgeted, NOTHING, NOTHING)
-    table.add_row("idle", NOTHING, gpu_hours(told["idle_gpu_h"]), NOTHING, NOTHING, NOTHING)
-    down = gpu_hours(told["down_gpu_h"])
+    table.add_row("idle", NOTHING, time(told["idle_gpu_h"]), NOTHING, NOTHING, NOTHING)
+    down = time(told["down_gpu_h"])
     table.add_row("down", down, down, NOTHING, NOTHING, NOTHING)
-    capacity = gpu_hours(told["capacity_gpu_h"])
+    capacity = time(told["capacity_gpu_h"])
     table.add_row("capacity", capacity, capacity, NOTHING, NOTHING, NOTHING)
     if left_out:
         table.caption = f"{left_out} more accounts are in --json and --report"
@@ -66,17 +66,18 @@ def ledger(measures: Mapping[str, Any]) -> Table:
 
 def shortfall(measures: Mapping[str, Any]) -> Table:
     """Missing hours of each account that missed any, by cause; each row's causes sum to its first number."""
-    told = measures["shortfall"]
-    table = simple_table("Why GPU-hours are missing, hour by hour", "account", ["missing", *CAUSES.values()])
+    told, time = measures["shortfall"], gpu_time(measures["gpu_hours"]["capacity"])
+    title = f"Why {time.name} are missing, hour by hour"
+    table = simple_table(title, "account", ["missing", *CAUSES.values()])
     missing = {path: row for path, row in told["accounts"].items() if row["total_gpu_h"] > 0}
     paths, left_out = shown_paths(missing)
     for path in paths:
         row = missing[path]
         cells = (row["causes"][cause] for cause in CAUSES)
-        table.add_row(path, gpu_hours(row["total_gpu_h"]), *(gpu_hours(cell) for cell in cells))
+        table.add_row(path, time(row["total_gpu_h"]), *(time(cell) for cell in cells))
     table.add_section()
     cells = (told["causes"][cause] for cause in CAUSES)
-    table.add_row("in all", gpu_hours(told["total_gpu_h"]), *(gpu_hours(cell) for cell in cells))
+    table.add_row("in all", time(told["total_gpu_h"]), *(time(cell) for cell in cells))
     if left_out:
         table.caption = f"{left_out} more accounts are in --json and --report"
     return table
