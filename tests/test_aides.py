@@ -60,7 +60,7 @@ class Site:
         self.until(lambda: self.aides._after is not None, "counting to begin")
 
     def until(self, true: Callable[[], Any], what: str) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not true():
             assert time.monotonic() < deadline, f"waited too long for {what}"
             self.clock.wait(1.0)

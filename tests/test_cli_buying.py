@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,9 +161,7 @@ def test_a_cloud_that_is_not_there_is_one_message(desk: Desk) -> None:
     desk.raw["provider"]["endpoint"] = "http://127.0.0.1:9"
     desk.raw["provider"]["connect_timeout"] = 1
     desk.write()
-    began = time.monotonic()
     assert "Could not connect" in desk.ask("offers", "--days", "2", status=1)
-    assert time.monotonic() - began < 60
 
 
 def test_the_key_of_signatures_is_the_owners_alone(desk: Desk) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from run_world import run_of
 from tenure.providers.protocol import RESERVED, RUNNING, Node
-from tenure.runs.gating import gate_of
+from tenure.runs import gating
+from tenure.runs.gating import Clockwork, OutOfTime, gate_of
 from test_preflight import output
 
 #: Stands in for nccl-tests under its launcher: the last word names nodes, some of which are slow.
@@ -81,14 +83,29 @@ def test_what_is_unknown_is_told_and_lets_the_gang_through(tmp_path: Path) -> No
     assert json.dumps(gated.text)
 
 
-def test_the_search_for_the_slow_node_ends_with_the_gates_time(tmp_path: Path) -> None:
-    (tmp_path / "bench.py").write_text("import time; time.sleep(1.2)" + BENCH)
-    command = [sys.executable, "bench.py", "10.0.0.5", "{nodes}", "{ranks}"]
-    told = {"all_reduce": {"command": command, "expected": 370, "ranks": 64}}
-    asked = gate_of(run_of(tmp_path, {"nodes": 8, "gpus_per_node": 8}, preflight=told), bound_s=4.0)
-    assert asked is not None
-    began = time.monotonic()
-    gated = asked(nodes(8), [])
+def test_the_search_for_the_slow_node_ends_with_the_gates_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class ForThree(Clockwork):
+        """Its time is over once three measurements were made."""
+
+        made = 0
+
+        def left_s(self) -> float:
+            if self.made == 3:
+                raise OutOfTime
+            self.made += 1
+            return super().left_s()
+
+    clocks: list[ForThree] = []
+    monkeypatch.setattr(gating, "Clockwork", lambda bound_s: clocks.append(ForThree(bound_s)) or clocks[-1])
+    gated = gate(tmp_path, slow="10.0.0.5")(nodes(8), [])
     assert (gated.passed, gated.slow) == (False, ())
     assert "not found in time" in gated.text
-    assert time.monotonic() - began < 8
+    assert [clock.made for clock in clocks] == [3]
+
+
+def test_a_gate_has_its_time_and_no_more() -> None:
+    assert 1.0 <= Clockwork(600.0).left_s() <= 600.0
+    with pytest.raises(OutOfTime):
+        Clockwork(0.9).left_s()

