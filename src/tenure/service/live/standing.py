@@ -25,8 +25,7 @@ from tenure.service.live.engines import open_engine
 from tenure.service.live.errors import LiveError, NotReady
 from tenure.service.live.heap import give_back
 from tenure.service.live.replays import RECORD_FILE, CannotServe, lab_file
-from tenure.service.live.warming import compile_aside
-from tenure.service.readiness import kernels_ready
+from tenure.service.live.warming import compile_aside, is_compiled
 from tenure.settings.errors import BadInput
 from tenure.settings.lab import read_lab
 from tenure.settings.live_job import submission
@@ -90,7 +89,7 @@ def standing(options: Options, say: Say) -> Iterator[tuple[Desk, socket.socket]]
         desk = Desk(lab, ledger, daemon, engine, now=clock.now, shadow=options.shadow, data=options.data)
         desk.ready = False
         before = None
-        if not kernels_ready():
+        if not is_compiled():
             say("compiling the scheduler for this machine (once; about a minute) …")
             before = partial(compile_aside, options.lab)
         daemon.start(before)
