@@ -241,5 +241,6 @@ def where_hours_went(measures: Mapping[str, Any]) -> Text:
 def speed(measures: Mapping[str, Any]) -> Text:
     """How fast it was played."""
     pace = measures["speed"]
-    jobs, turns = count(pace["jobs_per_s"]), count(pace["turns"])
-    return Text(f"Played in {duration(pace['wall_s'])}: {jobs} jobs a second, {turns} turns.", style="dim")
+    jobs, turns, wall_s = count(pace["jobs_per_s"]), count(pace["turns"]), pace["wall_s"]
+    took = duration(wall_s) if wall_s >= 1 else f"{significant(1000 * wall_s)} ms"
+    return Text(f"Played in {took}: {jobs} jobs a second, {turns} turns.", style="dim")
