@@ -86,11 +86,9 @@ class Learner:
 
     def load(self) -> int:
         """The step to go on after: of the newest verified checkpoint, the same on every rank; 0 for none."""
-        # small, so every byte is read: an altered one is found here, where the one before it can be taken
-        newest = self.store.newest_verified(deep=True) if self.rank == 0 else None
+        # every byte is read: an altered one is found here, where the one before it can be taken
+        newest = self.store.resume(self.attempt) if self.rank == 0 else None
         told: list[Any] = [newest, uuid.uuid4().hex]
-        if self.rank == 0:
-            self.store.take_over(self.attempt, newest)
         if self.world > 1:
             dist.broadcast_object_list(told)
         newest, self.token = told
@@ -122,6 +120,8 @@ def main(arguments: list[str] | None = None, learner_of: type[Learner] = Learner
         place = hook.place
         learner = learner_of(Store(told.store, told.run), place.attempt, place.rank, place.world)
         first = learner.load() + 1
+        if first > 1:
+            hook.resumed(first - 1, learner.tokens(first - 1))
 
         def train_step(step: int) -> None:
             learner.train_step(step)

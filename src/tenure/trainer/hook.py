@@ -217,6 +217,11 @@ class Hook:
         self.watcher.trouble("saving", "")
         self._touch(words.SAVED)
 
+    def resumed(self, step: int, tokens: float) -> None:
+        """It goes on from this committed checkpoint: nothing up to its step has to be saved again."""
+        if step > self.progress.committed_step:
+            self.progress.committed_step, self.progress.committed_tokens = step, float(tokens)
+
     # --- leaving ------------------------------------------------------------------------------------
 
     def leave(self) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tenure.trainer.hook import Hook
-from tenure.trainer.torch_loop import drain, save_once
+from tenure.trainer.torch_loop import end, last_save, save_once
 from tenure.trainer.words import EVAL, TRAIN, WARM_UP
 
 Commit = Callable[[Path, int, float], object]
@@ -28,7 +28,8 @@ def lightning_callback(
 
     `folder`: where `step-N.ckpt` is written. `commit(path, step, tokens)`: called on rank 0 once it is whole,
     puts it into the store. `tokens(step)`: of the whole run after so many steps. `save_every`: steps between
-    saves that nobody asked for; 0: none. After `fit`, leave with `sys.exit(callback.leave())`.
+    saves that nobody asked for; 0: none but that of the last step. After `fit`, leave with
+    `sys.exit(callback.leave())`.
     """
     from lightning.pytorch import Callback
 
@@ -39,6 +40,15 @@ def lightning_callback(
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
             hook.signals.install()  # in place of Lightning's
             self.seen = trainer.global_step
+            self._resumed(trainer)
+
+        def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
+            self._resumed(trainer)
+
+        def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+            if hook.leaving is None and hook.progress.step >= 0:  # what a drain could not save is told
+                step = trainer.global_step
+                last_save(hook, step, tokens(step), self._saver(trainer))
 
         def on_train_batch_end(
             self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -71,9 +81,13 @@ def lightning_callback(
             answer = hook.poll(step, tokens(step), kind)
             due = kind == TRAIN and save_every and step % save_every == 0
             if answer.drains:
-                drain(hook, step, tokens(step), self._saver(trainer))
+                last_save(hook, step, tokens(step), self._saver(trainer))
             elif answer.saves or (due and hook.room_for_save()):
                 save_once(hook, step, tokens(step), self._saver(trainer))
+
+        def _resumed(self, trainer: Any) -> None:
+            if trainer.global_step > 0:
+                hook.resumed(trainer.global_step, tokens(trainer.global_step))
 
         def _saver(self, trainer: Any) -> Callable[[int, float], None]:
             def save(step: int, told: float) -> None:
@@ -86,6 +100,6 @@ def lightning_callback(
 
         def leave(self) -> int:
             """The exit code, once `fit` has come back."""
-            return hook.leave() if hook.leaving is not None else hook.finish()
+            return end(hook)
 
     return DrainCallback()

@@ -11,7 +11,7 @@ from typing import Any
 from tenure.trainer.agreement import over_torch
 from tenure.trainer.hook import Hook
 
-TRIES = 3  #: of a drain's last save
+TRIES = 3  #: of the last save
 
 
 def sync_device() -> None:
@@ -42,10 +42,12 @@ def run(
 ) -> int:
     """Train, save and leave as the hook says; the exit code is returned.
 
+    The last step is saved, whether it is that of a drain or of the run; 75 where that did not succeed.
     `steps`: the numbers of the steps to do, counted from 1 for the whole run. `save(step, tokens)`: writes
     and commits a checkpoint; called on every rank. `tokens(step)`: of the whole run once this step is done.
-    `save_every`: steps between saves nobody asked for; 0: none.
+    `save_every`: steps between saves nobody asked for; 0: none but the last.
     """
+    step = None
     for step in steps:
         train_step(step)
         answer = hook.poll(step, tokens(step))
@@ -53,9 +55,10 @@ def run(
         if answer.saves or (due and hook.room_for_save()):
             save_once(hook, step, tokens(step), save)
         if answer.drains:
-            drain(hook, step, tokens(step), save)
-            return hook.leave()
-    return hook.finish()
+            break
+    if step is not None:
+        last_save(hook, step, tokens(step), save)
+    return end(hook)
 
 
 def save_once(hook: Hook, step: int, tokens: float, save: Callable[[int, float], object]) -> bool:
@@ -65,8 +68,14 @@ def save_once(hook: Hook, step: int, tokens: float, save: Callable[[int, float],
     return saving.committed
 
 
-def drain(hook: Hook, step: int, tokens: float, save: Callable[[int, float], object]) -> bool:
-    """The last save: tried again while the deadline leaves room. Whether it is committed."""
+def end(hook: Hook) -> int:
+    """The exit code of a loop that is over: finished where all is kept and nobody has asked it to leave."""
+    kept = hook.progress.committed_step >= hook.progress.step
+    return hook.finish() if kept and hook.leaving is None else hook.leave()
+
+
+def last_save(hook: Hook, step: int, tokens: float, save: Callable[[int, float], object]) -> bool:
+    """Where the last step is not kept yet: tried again while the deadline leaves room. Whether it is."""
     for tried in range(TRIES):
         if hook.progress.committed_step >= step:
             return True

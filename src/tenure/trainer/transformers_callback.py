@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tenure.trainer.hook import Hook
+from tenure.trainer.torch_loop import end
 from tenure.trainer.words import EVAL
 
 Commit = Callable[[Path, int, float], object]
@@ -36,10 +37,12 @@ def transformers_callback(
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             hook.signals.install()
+            if state.global_step > 0:
+                hook.resumed(state.global_step, tokens(state.global_step))
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
             answer = hook.poll(state.global_step, tokens(state.global_step))
-            if answer.saves:
+            if answer.saves or self._over(state, control):
                 control.should_save = True
             elif control.should_save and not hook.room_for_save():
                 control.should_save = False  # it would hold up the drain's
@@ -51,12 +54,19 @@ def transformers_callback(
             return control
 
         def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+            kept = hook.progress.committed_step >= state.global_step
             if hook.leaving is not None:  # its save is done
                 control.should_evaluate = False
-                control.should_save = hook.progress.committed_step < state.global_step
+                control.should_save = not kept
+            elif self._over(state, control):
+                control.should_save = not kept
             if control.should_save and not control.should_evaluate:
                 self._begin(state)
             return control
+
+        def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if control.should_save and args.save_strategy != "best":  # which decides after this
+                self._begin(state)
 
         def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             answer = hook.poll(state.global_step, tokens(state.global_step), EVAL)
@@ -73,6 +83,7 @@ def transformers_callback(
             opened, self._open = self._open, None
             assert opened is not None
             with opened:
+                hook.agreed(False)  # each rank has written its part: none is left out of the commit
                 if state.is_world_process_zero:
                     path = Path(args.output_dir) / f"checkpoint-{state.global_step}"
                     commit(path, state.global_step, tokens(state.global_step))
@@ -82,8 +93,12 @@ def transformers_callback(
                 self._open = contextlib.ExitStack()
                 self._open.enter_context(hook.saving(state.global_step, tokens(state.global_step)))
 
+        def _over(self, state: Any, control: Any) -> bool:
+            """Whether no step follows: the last one is saved, whatever the Trainer's own strategy is."""
+            return bool(control.should_training_stop or state.global_step >= state.max_steps)
+
         def leave(self) -> int:
             """The exit code, once `train` has come back."""
-            return hook.leave() if hook.leaving is not None else hook.finish()
+            return end(hook)
 
     return DrainCallback()
