@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 from typer.testing import CliRunner
 
 from stores import save
-from tenure.checkpoints import Store
+from tenure.checkpoints import Keep, Store
+from tenure.cli import tables_of_checkpoints
 from tenure.cli.main import app
+from tenure.service import checkpoints as asking
 
 
 def ran(*words: str, status: int = 0) -> str:
@@ -34,7 +39,7 @@ def store(place):
 def test_a_list_shows_all_that_lies_there_and_where_to_resume(store, place):
     store.begin(5, 1).add_bytes("half.bin", b"x")
     said = ran("list", place, "llm")
-    assert "← resume here" in said
+    assert "Resume from 4-1" in said
     assert "partial" in said
     told = json.loads(ran("list", place, "llm", "--json", "-"))
     assert told["newest"] == "4-1"
@@ -108,3 +113,97 @@ def test_a_store_that_cannot_be_used_ends_with_1(store, place):
     ran("copy", place, "llm", f"{place}-b", status=1)
     ran("commit", place, "llm", "9-1", status=1)
     assert "None of them can be resumed from" in ran("list", place, "llm")
+
+
+@pytest.mark.parametrize("columns", [60, 72, 80, 120])
+def test_every_table_fits_a_narrow_screen_and_loses_nothing_that_matters(columns, tmp_path):
+    store = Store(str(tmp_path / "a"), "llm-70b")
+    for step in (118_000, 120_000, 122_500):
+        save(store, step, 3, final=step == 120_000)
+    store.place.delete(["COMMITTED/122500"])
+    store.begin(125_000, 3).add_bytes("half.bin", b"x" * 4000)
+    store.place.write("ckpt/118000-3/b.bin", b"0123456789")
+    tables = {
+        tables_of_checkpoints.listed: asking.listed(store),
+        tables_of_checkpoints.verified: asking.verified(store, deep=True),
+        tables_of_checkpoints.pruned: asking.pruned(store, asking.rule(1, None, "24h"), dry=True),
+    }
+    said = {}
+    for table, answer in tables.items():
+        console = Console(width=columns, highlight=False, markup=False, emoji=False)
+        with console.capture() as drawn:
+            table(console, answer)
+        said[table] = drawn.get()
+        assert max(cell_len(line) for line in said[table].splitlines()) <= columns
+    for name in ("118000-3", "120000-3", "122500-3", "125000-3"):
+        assert name in said[tables_of_checkpoints.listed]
+    assert "…" not in said[tables_of_checkpoints.listed]
+    flat = " ".join(said[tables_of_checkpoints.listed].split())
+    for word in (
+        "final: committed",
+        "Resume from 120000-3",
+        "partial: not committed",
+        "`tenure checkpoint commit` makes it one",
+    ):
+        assert word in flat
+    assert "118000-3: b.bin is altered: its hash is another" in said[tables_of_checkpoints.verified]
+    assert "the last" in said[tables_of_checkpoints.pruned]
+
+
+def aged(store: Store, name: str, days: float) -> None:
+    path = store.place.root / "VERIFIED" / name
+    at = path.stat().st_mtime - days * 86400
+    os.utime(path, (at, at))
+
+
+def test_only_what_was_not_read_in_full_for_so_long_is_due(store, place):
+    def due() -> list[str]:
+        told = json.loads(ran("verify", place, "llm", "--due", "7d", "--json", "-"))
+        return [one["name"] for one in told["checkpoints"]]
+
+    assert due() == ["1-1", "2-1", "3-1", "4-1"], "none was ever read"
+    assert due() == []
+    assert "Nothing is due" in ran("verify", place, "llm", "--due", "7d")
+    aged(store, "2-1", 8)
+    aged(store, "3-1", 9)
+    aged(store, "1-1", 6)
+    assert due() == ["3-1", "2-1"], "the longest ago first"
+    store.place.write("ckpt/2-1/b.bin", b"0123456789")
+    assert due() == [], "it is not looked at each time"
+    aged(store, "2-1", 8)
+    for _ in range(2):
+        assert "2-1: b.bin is altered" in ran("verify", place, "llm", "--due", "7d", status=1), "until mended"
+    ran("verify", place, "llm", "2", "--due", "7d", status=2)
+    ran("verify", place, "llm", "--due", "soon", status=2)
+
+
+def test_what_was_pruned_leaves_no_note_for_one_that_has_its_name_later(store, place):
+    ran("verify", place, "llm", "--deep")
+    assert ran("prune", place, "llm", "--keep", "1")
+    left = {path.rsplit("/", 1)[-1] for path in store.place.files("VERIFIED")}
+    assert left == {"1-1", "4-1"}
+
+
+def test_what_takes_long_tells_how_far_it_is(store, place, tmp_path):
+    """Bars are moved from nothing to the whole, and never back."""
+
+    def moves(ask) -> list[float]:
+        came: list[tuple[float, str]] = []
+        ask(lambda part, doing: came.append((part, doing)))
+        parts = [part for part, _ in came]
+        assert parts == sorted(parts)
+        assert all(0 <= part <= 1 for part in parts)
+        return parts
+
+    there = Store(str(tmp_path / "b"), "llm")
+    assert moves(lambda move: asking.verified(store, deep=True, progress=move))[-1] == 1
+    assert moves(lambda move: asking.verified(store, progress=move))[-1] == 1
+    assert moves(lambda move: asking.copied(store, there, progress=move))[-1] == 1
+    for deep in (True, False):
+        dry = moves(
+            lambda move, deep=deep: asking.pruned(store, Keep(last=1), deep=deep, dry=True, progress=move)
+        )
+        assert len(dry) >= 4
+        assert dry[-1] == 0.5
+    gone = moves(lambda move: asking.pruned(store, Keep(last=1), progress=move))
+    assert len(set(gone)) == 5, "each of the four that is verified, and each of the two that goes"

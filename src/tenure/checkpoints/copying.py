@@ -16,7 +16,7 @@ from tenure.checkpoints import fence, saving, verifying
 from tenure.checkpoints.places import CHUNK, HALF, Place, Seen
 from tenure.checkpoints.words import AlreadyCommitted, Checkpoint, File, Incomplete, Manifest
 
-Progress = Callable[[int], None]  #: told how many bytes more are there
+Progress = Callable[[int], None]  #: told how many bytes more are there, and then how many more were read back
 
 
 class Way(NamedTuple):
@@ -57,7 +57,7 @@ def copy(here: Place, there: Place, checkpoint: Checkpoint, progress: Progress |
         elif progress is not None:
             progress(file.bytes)
     try:
-        return saving.commit(there, folder, manifest, written)
+        return saving.commit(there, folder, manifest, written, progress=progress)
     except Incomplete:  # a file that was there already and is not the same is brought again, once
         for name in verifying.wrong_files(there, folder, manifest, deep=True):
             file = next(file for file in manifest.files if file.name == name)

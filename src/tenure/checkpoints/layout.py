@@ -7,6 +7,7 @@ run/<id>/ckpt/<step>-<attempt>/PART-<rank>.json    what one writer says it wrote
 run/<id>/ckpt/<step>-<attempt>/MANIFEST.json   all of it, written last
 run/<id>/COMMITTED/<step>                      made once, after all was verified; only this makes a checkpoint
 run/<id>/FENCE/<attempt>                       made once: from then on no older attempt may commit
+run/<id>/VERIFIED/<save>                       when it was last read in full and found sound
 run/<id>/LATEST                                a hint for people and other tools, never believed
 """
 
@@ -22,6 +23,7 @@ from tenure.checkpoints.words import FORMAT, Checkpoint, File, Incomplete, Manif
 MANIFEST, PART, WRITER = "MANIFEST.json", "PART-", "WRITER.json"
 MARK = "PRUNED"  #: in a save's folder: it is being pruned, what is left of it may go
 COMMITTED, FENCES, SAVES, LATEST = "COMMITTED", "FENCE", "ckpt", "LATEST"
+VERIFIED = "VERIFIED"
 SAVE = re.compile(r"(\d+)-(\d+)(?:\.([1-9]\d*))?")  #: step, attempt, and which try again
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

@@ -21,6 +21,8 @@ from tenure.checkpoints.words import Checkpoint, NothingUsable
 
 READING = "READING"
 
+Progress = Callable[[float, str], None]  #: told which part is done, from 0 to 1, and what is being done
+
 
 class Pruned(NamedTuple):
     """What was let go, or would be."""
@@ -29,6 +31,29 @@ class Pruned(NamedTuple):
     deleted: list[str]  #: names (step-attempt)
     cut_off: list[str]  #: of these, saves that never were checkpoints
     bytes: int
+
+
+class _Bar:
+    """Where pruning is: half of the way is verifying, the rest is letting go."""
+
+    def __init__(self, progress: Progress | None, of_bytes: int) -> None:
+        self._progress, self._of, self._read, self._whole = progress, max(1, of_bytes), 0, 0
+
+    def read(self, more: int, name: str) -> None:
+        self._read += more
+        self._tell(0.5 * self._read / self._of, f"reading {name}")
+
+    def verified(self, one: Checkpoint) -> None:
+        self._whole += one.bytes
+        self._read = self._whole
+        self._tell(0.5 * self._read / self._of, f"verified {one.name}")
+
+    def going(self, part: float, one: Found) -> None:
+        self._tell(0.5 + 0.5 * part, f"letting {one.name} go")
+
+    def _tell(self, part: float, doing: str) -> None:
+        if self._progress is not None:
+            self._progress(min(1.0, part), doing)
 
 
 def store_now(place: Place) -> float:
@@ -43,21 +68,27 @@ def store_now(place: Place) -> float:
 
 def prune(
     place: Place,
-    verify: Callable[[Checkpoint], list[str]],
+    verify: Callable[[Checkpoint, Callable[[int], None]], list[str]],
     keep: Keep,
     *,
     reading: Collection[str] = (),
     dry: bool = False,
+    progress: Progress | None = None,
 ) -> Pruned:
     """
     Let go what `keep` does not keep. `reading`: names (step-attempt) besides those that said so in the store.
 
+    `verify`: what is wrong with one; it tells how many bytes more it has read.
     NothingUsable where checkpoints stand and none of them verifies: then nothing is deleted.
     """
     now = store_now(place)
     everything = found(place)
     standing = [one.committed for one in everything if one.state == COUNTS and one.committed is not None]
-    wrong = {one.name: verify(one) for one in standing}
+    bar = _Bar(progress, sum(one.bytes for one in standing))
+    wrong = {}
+    for one in standing:
+        wrong[one.name] = verify(one, lambda more, name=one.name: bar.read(more, name))  # type: ignore[misc]
+        bar.verified(one)
     sound = [one for one in standing if not wrong[one.name]]
     unsound = [one for one in standing if wrong[one.name]]
     if standing and not sound:
@@ -74,8 +105,9 @@ def prune(
     ]
     leaving = [one for one in everything if one.name in going] + cut_off
     if not dry:
-        for one in leaving:
-            _let_go(place, one)
+        for gone, found_one in enumerate(leaving):
+            bar.going(gone / len(leaving), found_one)
+            _let_go(place, found_one)
         place.delete([path for path, until in _leases(place).items() if until[1] <= now])
     return Pruned(
         verdicts,
@@ -99,6 +131,7 @@ def _let_go(place: Place, one: Found) -> None:
     if one.state == COUNTS:  # a void one's is left: a newer attempt may be taking it over at this moment
         place.delete([layout.committed_of(one.step)])
     place.delete([path for path in one.paths if path not in (mark, writer)])
+    place.delete([f"{layout.VERIFIED}/{one.name}"])
     place.delete([writer])  # from now on the name is free for another try
     place.delete([mark])
 

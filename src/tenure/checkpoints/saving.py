@@ -255,7 +255,13 @@ def _whose(place: Place, path: str) -> str | None:
 
 
 def commit(
-    place: Place, folder: str, manifest: Manifest, written: bytes | None = None, *, read_back: bool = True
+    place: Place,
+    folder: str,
+    manifest: Manifest,
+    written: bytes | None = None,
+    *,
+    read_back: bool = True,
+    progress: verifying.Progress | None = None,
 ) -> Checkpoint:
     """
     Write the manifest, hold every file against it, and commit. The end of every save and every copy.
@@ -271,7 +277,7 @@ def commit(
         if stands.path == folder:
             return stands  # the answer to an earlier try was lost
     place.write(f"{folder}/{layout.MANIFEST}", written)
-    wrong = verifying.against(place, folder, manifest, deep=read_back, trusting=True)
+    wrong = verifying.against(place, folder, manifest, deep=read_back, trusting=True, progress=progress)
     if wrong:
         raise Incomplete(f"step {manifest.step}: " + "; ".join(wrong[:3]))
     fence.check(place, manifest.attempt)  # once more: verifying takes long

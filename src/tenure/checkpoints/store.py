@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -181,6 +182,18 @@ class Store:
             return [str(wrong)]
         return verifying.against(self.place, checkpoint.path, manifest, deep=deep, progress=progress)
 
+    def note_sound(self, checkpoint: Checkpoint) -> None:
+        """Its every byte was read just now (`verify` with `deep`), and nothing was wrong."""
+        verifying.note_sound(self.place, checkpoint)
+
+    def due(self, older_s: float) -> list[Checkpoint]:
+        """Those not read in full and found sound for so long, by the store's clock: longest first."""
+        known = self.checkpoints()
+        at = verifying.sound_at(self.place, known)
+        before = pruning.store_now(self.place) - older_s
+        late = [one for one in known if at.get(one.name, -math.inf) < before]
+        return sorted(late, key=lambda one: at.get(one.name, -math.inf))
+
     def read(self, checkpoint: Checkpoint, name: str) -> bytes:
         """One of its files, held against its hash. Incomplete."""
         file = next((one for one in self.manifest(checkpoint).files if one.name == name), None)
@@ -218,9 +231,17 @@ class Store:
         return copying.copy(self.place, other.place, checkpoint, progress)
 
     def prune(
-        self, keep: retention.Keep, *, reading: Collection[str] = (), dry: bool = False, deep: bool = False
+        self,
+        keep: retention.Keep,
+        *,
+        reading: Collection[str] = (),
+        dry: bool = False,
+        deep: bool = False,
+        progress: pruning.Progress | None = None,
     ) -> pruning.Pruned:
         """Let go what the rule does not keep; see `retention.judge`. `dry`: only say what would go."""
-        return pruning.prune(
-            self.place, lambda one: self.verify(one, deep=deep), keep, reading=reading, dry=dry
-        )
+
+        def verify(one: Checkpoint, read: verifying.Progress) -> list[str]:
+            return self.verify(one, deep=deep, progress=read)
+
+        return pruning.prune(self.place, verify, keep, reading=reading, dry=dry, progress=progress)

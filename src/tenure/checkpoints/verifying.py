@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import json
+from collections.abc import Callable, Sequence
 from hashlib import sha256 as hasher
 
 from tenure.checkpoints import layout
@@ -49,16 +51,18 @@ def wrong_files(
             wrong[file.name] = f"{file.name} is missing"
         elif seen.bytes != file.bytes:
             wrong[file.name] = f"{file.name} has {seen.bytes} bytes, {file.bytes} were written"
-        elif deep and _digest(place, path, trusting, progress) != file.sha256:
+        elif deep and _digest(place, path, file.bytes, trusting, progress) != file.sha256:
             wrong[file.name] = f"{file.name} is altered: its hash is another"
     return wrong
 
 
-def _digest(place: Place, path: str, trusting: bool, progress: Progress | None) -> str:
+def _digest(place: Place, path: str, size: int, trusting: bool, progress: Progress | None) -> str:
     digest = hasher()
     try:
         kept = place.sha256(path) if trusting else None
         if kept is not None:
+            if progress is not None:
+                progress(size)
             return kept
         with place.open(path) as file:
             while chunk := file.read(CHUNK):
@@ -85,3 +89,23 @@ def manifest_and_bytes(place: Place, checkpoint: Checkpoint) -> tuple[Manifest, 
     if layout.sha256(data) != checkpoint.manifest_sha256:
         raise Incomplete(f"{checkpoint.name}: MANIFEST.json is not the one that was committed")
     return layout.read_manifest(data, path), data
+
+
+def note_sound(place: Place, checkpoint: Checkpoint) -> None:
+    """Its every byte was read just now, and is what was written."""
+    told = json.dumps({"manifest_sha256": checkpoint.manifest_sha256}).encode()
+    place.write(f"{layout.VERIFIED}/{checkpoint.name}", told)
+
+
+def sound_at(place: Place, checkpoints: Sequence[Checkpoint]) -> dict[str, float]:
+    """When each was last read in full and found sound, by the store's clock; never: left out."""
+    there = place.files(layout.VERIFIED)
+    found: dict[str, float] = {}
+    for one in checkpoints:
+        path = f"{layout.VERIFIED}/{one.name}"
+        if path not in there:
+            continue
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            if json.loads(place.read(path))["manifest_sha256"] == one.manifest_sha256:  # not of one before it
+                found[one.name] = there[path].at
+    return found

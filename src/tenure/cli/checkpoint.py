@@ -67,6 +67,14 @@ def verify(
         str | None, typer.Argument(metavar="[CHECKPOINT]", help="A step, or step-attempt; default: all.")
     ] = None,
     deep: Annotated[bool, typer.Option("--deep", help="Read every byte again and compare its hash.")] = False,
+    due: Annotated[
+        str | None,
+        typer.Option(
+            "--due",
+            metavar="DURATION",
+            help="In full, and only those not found sound in full for so long: 7d. For cron.",
+        ),
+    ] = None,
     option: Options = None,
     json: options.Json = None,
 ) -> None:
@@ -77,7 +85,9 @@ def verify(
     results = screen.Results(json)
     opened = checkpoints.open_store(store, run, option or ())
     with screen.progress(compiles=False) as move:
-        answer = _answered(lambda: checkpoints.verified(opened, checkpoint, deep=deep, progress=move))
+        answer = _answered(
+            lambda: checkpoints.verified(opened, checkpoint, deep=deep, due=due, progress=move)
+        )
     results.give(answer, lambda console: tables_of_checkpoints.verified(console, answer))
     if not answer["sound"]:
         raise typer.Exit(FAILED)
@@ -142,7 +152,8 @@ def prune(
     results = screen.Results(json)
     opened = checkpoints.open_store(store, run, option or ())
     rule = checkpoints.rule(keep, every, grace)
-    answer = _answered(lambda: checkpoints.pruned(opened, rule, dry=dry_run, deep=deep))
+    with screen.progress(compiles=False) as move:
+        answer = _answered(lambda: checkpoints.pruned(opened, rule, dry=dry_run, deep=deep, progress=move))
     results.give(answer, lambda console: tables_of_checkpoints.pruned(console, answer))
 
 

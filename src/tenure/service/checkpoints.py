@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tenure.checkpoints import Checkpoint, Keep, NothingUsable, Store, StoreError
-from tenure.checkpoints.findings import COMMITTED, Found
+from tenure.checkpoints.findings import Found
 from tenure.checkpoints.layout import SAVE
 from tenure.settings.errors import BadInput, nearest
 from tenure.settings.units import duration_s
@@ -75,13 +75,28 @@ def _row(one: Found) -> dict[str, Any]:
 
 
 def verified(
-    store: Store, name: str | None = None, *, deep: bool = False, progress: Progress | None = None
+    store: Store,
+    name: str | None = None,
+    *,
+    deep: bool = False,
+    due: str | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Each checkpoint (or one) with what is wrong with it; `sound` is whether all are."""
-    chosen = [one.committed for one in store.found() if one.committed is not None and one.state == COMMITTED]
-    if name is not None:
+    """
+    Each checkpoint (or one) with what is wrong with it; `sound` is whether all are.
+
+    `due`: a length such as 7d: in full, and only those that were not found sound in full for so long.
+    """
+    if due is not None and name is not None:
+        raise BadInput("--due", "", f"'{due}' and {name}", "either those that are due, or one by its name")
+    deep = deep or due is not None
+    if due is not None:
+        chosen = store.due(_seconds("--due", due))
+    elif name is not None:
         chosen = [pick(store, name)]
-    total, done = sum(one.bytes for one in chosen) or 1, 0
+    else:
+        chosen = store.checkpoints()
+    total, done, before = sum(one.bytes for one in chosen) or 1, 0, 0
     rows = []
     for one in chosen:
 
@@ -92,6 +107,11 @@ def verified(
                 progress(done / total, f"reading {text}")
 
         wrong = store.verify(one, deep=deep, progress=moved)
+        if deep and not wrong:
+            store.note_sound(one)
+        before += one.bytes
+        done = before  # where sizes are compared, or a file is missing, nothing is read
+        moved(0)
         rows.append(
             {"name": one.name, "step": one.step, "bytes": one.bytes, "sound": not wrong, "wrong": wrong}
         )
@@ -99,7 +119,8 @@ def verified(
         "store": store.url,
         "run": store.run,
         "deep": deep,
-        "sound": bool(rows) and all(row["sound"] for row in rows),
+        "due": due,
+        "sound": (bool(rows) or due is not None) and all(row["sound"] for row in rows),
         "checkpoints": rows,
     }
 
@@ -148,21 +169,24 @@ def copied(
     }
     if dry:
         return answer
-    total, done = max(1, way.of_bytes), 0
+    total, done = max(1, 2 * way.of_bytes), 0  # each byte is brought, and read back there
 
     def moved(more: int) -> None:
         nonlocal done
         done += more
         if progress is not None:
-            progress(min(1.0, done / total), f"copying {one.name}")
+            doing = "copying" if 2 * done <= total else "verifying"
+            progress(min(1.0, done / total), f"{doing} {one.name}")
 
     store.copy(one, other, progress=moved)
     return answer | {"copied": True}
 
 
-def pruned(store: Store, keep: Keep, *, dry: bool = False, deep: bool = False) -> dict[str, Any]:
+def pruned(
+    store: Store, keep: Keep, *, dry: bool = False, deep: bool = False, progress: Progress | None = None
+) -> dict[str, Any]:
     """What goes and what stays, each with its reason."""
-    told = store.prune(keep, dry=dry, deep=deep)
+    told = store.prune(keep, dry=dry, deep=deep, progress=progress)
     return {
         "store": store.url,
         "run": store.run,
@@ -191,14 +215,14 @@ def _utc(at: float) -> str:
 
 def rule(last: int, every: str | None, grace: str) -> Keep:
     """What is kept, from what was written. BadInput."""
-
-    def seconds(flag: str, text: str) -> float:
-        try:
-            return float(duration_s(text))
-        except ValueError as wrong:
-            raise BadInput(flag, "", f"'{text}'", str(wrong)) from None
-
-    every_s = None if every is None else seconds("--every", every)
+    every_s = None if every is None else _seconds("--every", every)
     if every_s == 0:
         raise BadInput("--every", "", f"'{every}'", "a stretch longer than nothing")
-    return Keep(last=last, every_s=every_s, grace_s=seconds("--grace", grace))
+    return Keep(last=last, every_s=every_s, grace_s=_seconds("--grace", grace))
+
+
+def _seconds(flag: str, text: str) -> float:
+    try:
+        return float(duration_s(text))
+    except ValueError as wrong:
+        raise BadInput(flag, "", f"'{text}'", str(wrong)) from None
