@@ -516,26 +516,33 @@ def test_an_offer_of_ones_own_that_others_took_meanwhile_is_changed(tmp_path: Pa
         buy(book, own, plan_id, RULES, clock)
 
 
+BEGAN = "2025-12-01T01:00:00Z"
+
+
 class Queue:
     """A server's queue as its client shows it."""
 
     def __init__(self, *rows: tuple[str, str | None]) -> None:
-        self.jobs = [SimpleNamespace(name=name, protected_until=until) for name, until in rows]
+        self.rows = [SimpleNamespace(name=name, protected_until=until, since=BEGAN) for name, until in rows]
 
-    def queue(self, state: str) -> Queue:
-        assert state == "running"
-        return self
+    def queue(self, state: str, limit: int, offset: int) -> SimpleNamespace:
+        """Two a page, however many are asked for."""
+        assert (state, limit) == ("running", 1000)
+        return SimpleNamespace(jobs=self.rows[offset : offset + 2], total=len(self.rows))
 
 
 def test_the_window_of_a_lab_ends_with_the_protection_of_the_runs_own_job(tmp_path: Path) -> None:
     clock = ChosenClock(NOW)
     until = "2025-12-01T02:00:00Z"
-    queue = Queue(("run-10", "2025-12-02T00:00:00Z"), ("run-1-2", until), ("run-1-x", "2025-12-03T00:00:00Z"))
-    (window,) = Protections(queue, "run-1", 2, 600.0, tmp_path / "a", clock).windows()
+    queue = Queue(("run-10", "2025-12-02T00:00:00Z"), ("run-1-x", "2025-12-03T00:00:00Z"), ("run-1-2", until))
+    (window,) = Protections(queue, "run-1", 2, 8, tmp_path / "a", clock).windows()
     assert window.end == datetime(2025, 12, 1, 2, tzinfo=UTC).timestamp()
-    (free,) = Protections(Queue(), "run-1", 2, 600.0, tmp_path / "b", clock).windows(["lab"])
-    assert (free.end, free.nodes) == (NOW + 600.0, 2)
-    assert Protections(queue, "run-1", 2, 600.0, tmp_path / "c", clock).windows(["another"]) == []
+    assert (window.end - window.start, window.soft, window.promised) == (3600.0, True, True)
+    (bare,) = Protections(Queue(("run-1-2", None)), "run-1", 2, 8, tmp_path / "d", clock).windows()
+    assert (bare.said, bare.promised) == ("not protected", False)
+    (free,) = Protections(Queue(), "run-1", 2, 8, tmp_path / "b", clock).windows(["lab"])
+    assert (free.said, free.promised, free.nodes) == ("no job runs", False, 2)
+    assert Protections(queue, "run-1", 2, 8, tmp_path / "c", clock).windows(["another"]) == []
 
 
 # --- by the run's file ------------------------------------------------------------------------------
@@ -551,7 +558,7 @@ def test_the_window_of_a_lab_ends_with_the_protection_of_the_runs_own_job(tmp_pa
         ({"name": "aws", "region": "us-east-1", "instance_type": KIND, "regio": 1}, "regio"),
         ({"name": "own", "by": "slurm", "nodes": "n[1-"}, "names of nodes"),
         ({"name": "own", "by": "pbs", "nodes": "n1"}, "slurm"),
-        ({"name": "own", "by": "lab", "nodes": "n1"}, "the run's name"),
+        ({"name": "own", "by": "lab", "nodes": "n1"}, "chooses them itself"),
     ],
 )
 def test_a_provider_that_cannot_be_is_one_sentence(told: dict[str, Any], words: str, tmp_path: Path) -> None:

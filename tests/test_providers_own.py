@@ -40,12 +40,14 @@ def test_slurm_reserves_nodes_for_a_run_once_and_gives_them_by_name(slurm: Slurm
     assert by.held() == []
     assert set(slurm.nodes) <= set(by.usable())
     own = Own(by, slurm.nodes[:8], 8, tmp_path / "own.json", RealClock())
+    before = time.time()
     window = taken(own, tmp_path, 6)
+    after = time.time()
     try:
         (held,) = by.held()
         assert (held.name, held.nodes) == (window, tuple(slurm.nodes[:6]))
         assert held.end - held.start == 3600
-        assert held.start - time.time() == pytest.approx(60, abs=30)
+        assert before + 30 <= held.start <= after + 90
         assert [one.id for one in own.windows(tag=("tenure:intent", window))] == [window]
         (later,) = own.offers(Ask("", 8, 1))
         assert later.start == held.end
@@ -75,17 +77,15 @@ def test_a_tenure_server_takes_nodes_out_of_service_for_a_run_and_protects_a_job
         (held,) = own.windows([window])
         assert (held.nodes, held.end - held.start) == (2, 3600.0)
         assert [one.reason for one in lab.reservations()] == [f"run {held.tags['tenure:intent']}"]
-        guarded = Protections(ann, "big-run", 2, 600.0, tmp_path / "lab.json", RealClock())
+        guarded = Protections(ann, "big-run", 2, 8, tmp_path / "lab.json", RealClock())
         (before,) = guarded.windows()
-        assert (before.state, before.said) == (ACTIVE, "no job runs")
-        assert before.end - time.time() == pytest.approx(600, abs=5)
+        assert (before.state, before.said, before.promised) == (ACTIVE, "no job runs", False)
         job = ann.submit(
             account="language/olmo", gpus=8, min_runtime="20m", name="big-run-1", command=["sleep", "3600"]
         ).job
         wait_for("the job runs", lambda: ann.show(job).phase == "running")
         (now,) = guarded.windows(["lab"])
-        assert now.said == "protected"
-        assert now.end - time.time() == pytest.approx(1200, abs=30)
+        assert (now.said, now.soft, now.end - now.start) == ("protected", True, 1200.0)
         assert len(guarded.launch("t", 2, 2, now, dict([TAG]))) == 2
         assert guarded.health(now).free == 0
         guarded.terminate([node.id for node in guarded.nodes(TAG)])

@@ -301,7 +301,9 @@ def wrong_files() -> Iterator[tuple[dict[str, Any], str]]:
     yield {"launch": {"command": "train"}}, "a list of words"
     yield {"approval": {"above": -1}}, "a sum of money"
     yield {"fallback": "spot"}, "fallback"
-    yield {"launch": {"command": ["x"], "engine": "lab"}}, "provider: own"
+    yield {"launch": {"command": ["x"], "engine": "lab"}}, "by: lab"
+    yield {"provider": {"name": "own", "by": "lab"}}, "launch.engine: lab"
+    yield {"provider": {"name": "own", "by": "slurm"}, "fallback": "on-demand"}, "nothing on demand"
     yield {"alarms": {"webhook": "ftp://x"}}, "an address"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import run_histories
-from tenure.runs import deciding, watching
+from tenure.runs import deadlines, deciding, watching
 
 PART = 40
 
@@ -27,13 +27,13 @@ def judged(seeds: range, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_histories_find_a_controller_and_a_trainer_that_leave_too_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    exact = deciding.ladder
+    exact = deadlines.ladder
 
     def late(end: float, terminates_s: float, **told: float):  # type: ignore[no-untyped-def]
         rungs = exact(end, terminates_s, **told)
         return rungs._replace(drain=rungs.term - 5.0, checkpoint=rungs.term - 10.0)
 
-    monkeypatch.setattr(deciding, "ladder", late)
+    monkeypatch.setattr(deadlines, "ladder", late)
     assert any("too late" in line or "taken down" in line for line in judged(range(6), monkeypatch))
 
 

@@ -20,7 +20,7 @@ NODE = Node("place1", RUNNING, "lab", "lab", RESERVED, "", 0.0)
 def test_an_attempt_is_one_job_of_the_lab_however_often_it_is_started(tmp_path: Path) -> None:
     job = {"account": "vision", "gpus": "8", "min_runtime": "1h"}
     launch = {"command": ["sleep", "36000"], "engine": "lab", "job": job}
-    run = run_of(tmp_path, provider="own", launch=launch)
+    run = run_of(tmp_path, provider={"name": "own", "by": "lab"}, launch=launch)
     (tmp_path / "lab").mkdir()
     with serving(tmp_path / "lab") as served, served.client() as client:
         trainer = LabTrainer(run, client)

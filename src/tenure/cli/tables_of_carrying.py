@@ -48,13 +48,17 @@ def _minute(text: str | None) -> str:
     return "–" if text is None else text[:16].replace("T", " ")
 
 
+def _short(text: str | None) -> str:
+    return "–" if text is None else _minute(text)[5:]
+
+
 def _deadlines(told: Mapping[str, Any]) -> Table:
     names = ["state", "start", "checkpoint", "drain", "term", "end"]
     table = simple_table("Windows (UTC)", "window", [])
     for name in names:
         table.add_column(name, no_wrap=True)
     for one in told["deadlines"]:
-        table.add_row(one["window"], one["state"], *(_minute(one[key])[5:] for key in names[1:]))
+        table.add_row(one["window"], one["state"], *(_short(one[key]) for key in names[1:]))
     return table
 
 

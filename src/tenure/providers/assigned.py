@@ -9,12 +9,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tenure.providers.protocol import NoCapacity, NotSent
+from tenure.providers.protocol import GONE, RESERVED, RUNNING, NoCapacity, Node, NotSent
 
 
 class Kept:
@@ -68,6 +68,34 @@ class Kept:
             for name in free[:most]:
                 told["nodes"][name] = {**note, "token": token}
             return free[:most]
+
+    def nodes(
+        self,
+        *,
+        active: Callable[[str], bool] = lambda window: True,
+        down: Callable[[str], bool] = lambda node: False,
+        machines: bool = True,
+    ) -> list[Node]:
+        """
+        All that are in use. `active`: whether a window gives its nodes; `down`: whether a node does not work;
+        `machines`: names are addresses.
+        """
+        return [
+            Node(
+                id=name,
+                state=RUNNING if active(held["window"]) else GONE,
+                zone=held["zone"],
+                window=held["window"],
+                market=RESERVED,
+                token=held["token"],
+                launched=held["at"],
+                tags=held["tags"],
+                reservation=held["window"],
+                address=name if machines else "",
+                healthy=False if down(name) else None,
+            )
+            for name, held in self.read()["nodes"].items()
+        ]
 
     def let_go(self, names: Sequence[str]) -> None:
         """They are free again; unknown ones are no error."""

@@ -15,11 +15,8 @@ from tenure.providers.capability import Capability, capability
 from tenure.providers.protocol import (
     ACTIVE,
     EXPIRED,
-    GONE,
     INTENT_TAG,
     PAID,
-    RESERVED,
-    RUNNING,
     SCHEDULED,
     Ask,
     Clock,
@@ -201,24 +198,9 @@ class Manual:
         return [node for node in self._nodes() if node.id in names]
 
     def _nodes(self) -> list[Node]:
-        told, file = self._kept.read(), self._file()
-        alive = {window.id: window.state == ACTIVE for window in self.windows()}
-        return [
-            Node(
-                id=name,
-                state=RUNNING if alive.get(held["window"], False) else GONE,
-                zone=held["zone"],
-                window=held["window"],
-                market=RESERVED,
-                token=held["token"],
-                launched=held["at"],
-                tags=held["tags"],
-                reservation=held["window"],
-                address=name,
-                healthy=False if name in file.down else None,
-            )
-            for name, held in told["nodes"].items()
-        ]
+        down = self._file().down
+        active = {window.id for window in self.windows() if window.state == ACTIVE}
+        return self._kept.nodes(active=active.__contains__, down=down.__contains__)
 
     def nodes(self, tag: tuple[str, str]) -> Sequence[Node]:
         """Those assigned with the tag."""

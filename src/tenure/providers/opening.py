@@ -9,11 +9,25 @@ from typing import Any
 from tenure.providers.protocol import Clock, Provider
 from tenure.settings.errors import BadInput
 from tenure.settings.provider_access import AwsAccess, ManualAccess, OwnAccess, provider_access
+from tenure.settings.run_file import Run
 
 
 def is_here(endpoint: str) -> bool:
     """A cloud on this machine (`python -m tenure.providers.fake_ec2`): it asks for no real credentials."""
     return endpoint.startswith(("http://127.0.0.1:", "http://localhost:"))
+
+
+def provider_for(run: Run, clock: Clock, *, client: Any = None) -> Provider:
+    """The provider of a run's file. `client`: in place of boto3's. Raises BadInput."""
+    access = provider_access(run.file.provider)
+    if isinstance(access, OwnAccess) and access.by == "lab":
+        from tenure.client import Client
+        from tenure.providers.protections import Protections
+
+        state = run.folder / access.state
+        size = run.plan.gpus_per_node
+        return Protections(Client(access.url), run.file.run, run.nodes, size, state, clock)
+    return provider_of(run.file.provider, run.folder, clock, client=client)
 
 
 def provider_of(told: Mapping[str, Any], folder: Path, clock: Clock, *, client: Any = None) -> Provider:
@@ -38,17 +52,13 @@ def _own(access: OwnAccess, folder: Path, clock: Clock) -> Provider:
         from tenure.providers.own_reserving import SlurmReserving
 
         return Own(SlurmReserving(access.user), access.nodes, access.gpus_per_node, state, clock)
-    from tenure.client import Client
-
-    client = Client(access.url)
     if access.by == "lab":
-        from tenure.providers.protections import Protections
-
-        return Protections(client, access.job, len(access.nodes), access.protect, state, clock)
+        raise BadInput("run", "provider.by", "lab", "a run's file, whose job it is")
+    from tenure.client import Client
     from tenure.providers.own import Own
     from tenure.providers.own_reserving import TenureReserving
 
-    return Own(TenureReserving(client), access.nodes, access.gpus_per_node, state, clock)
+    return Own(TenureReserving(Client(access.url)), access.nodes, access.gpus_per_node, state, clock)
 
 
 def _aws(access: AwsAccess, clock: Clock, client: Any) -> Provider:

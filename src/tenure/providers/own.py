@@ -7,24 +7,20 @@ assigns them by name. A reservation carries its intent as its name, so making it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from math import ceil
 from pathlib import Path
 
 from tenure.providers.assigned import Kept
-from tenure.providers.capability import Capability, capability
 from tenure.providers.own_reserving import Held, Reserving
+from tenure.providers.own_windows import NAME, NO_MONEY, NOTHING, OwnWindows
 from tenure.providers.protocol import (
     ACTIVE,
     EXPIRED,
-    GONE,
     INTENT_TAG,
-    RESERVED,
-    RUNNING,
     SCHEDULED,
     Ask,
     Clock,
     Expired,
-    Extension,
     Health,
     Node,
     Offer,
@@ -33,26 +29,33 @@ from tenure.providers.protocol import (
     Window,
 )
 
-NAME, PLACE, NO_MONEY = "own", "own", "none"
+PLACE = "own"
+LEAD_S, QUARTER_S = 60.0, 900.0
 
 
-class Own:
-    """Windows of one's own."""
+class Own(OwnWindows):
+    """Windows that are reserved."""
 
-    name = NAME
+    next_is = "reserve another beside it"
 
     def __init__(
         self, reserving: Reserving, nodes: Sequence[str], gpus_per_node: int, state: Path, clock: Clock
     ) -> None:
-        self.capability: Capability = capability(NAME)
         self._by, self._names, self._gpus, self._clock = reserving, tuple(nodes), gpus_per_node, clock
         self._kept = Kept(state)
 
     # --- windows ---------------------------------------------------------------------------------------
 
     def offers(self, ask: Ask) -> Sequence[Offer]:
-        """The soonest stretch in which so many of the nodes are in nobody's reservation."""
-        start = max(ask.earliest or 0.0, self._clock.now() + 60.0)
+        """
+        The soonest stretch in which so many of the nodes are in nobody's reservation.
+
+        From `ask.earliest` on, or the next quarter of an hour: the same offer however often it is asked.
+        """
+        now = self._clock.now()
+        start = ceil((now + LEAD_S) / QUARTER_S) * QUARTER_S
+        if ask.earliest is not None and ask.earliest > now:
+            start = ask.earliest
         held = self._by.held()
         for begins in sorted({start, *(one.end for one in held if one.end > start)}):
             end = begins + ask.hours * 3600
@@ -72,7 +75,7 @@ class Own:
             zone=PLACE,
             start=start,
             end=end,
-            fee=Decimal(0),
+            fee=NOTHING,
             currency=NO_MONEY,
             platform="Linux/UNIX",
             extends=extends,
@@ -129,24 +132,12 @@ class Own:
             start=one.start,
             end=one.end,
             nodes=len(one.nodes),
-            fee=Decimal(0),
+            fee=NOTHING,
             currency=NO_MONEY,
             tags={INTENT_TAG: one.name},
             gpus_per_node=self._gpus,
             said=state,
         )
-
-    def extension_offers(self, window: Window, hours: int) -> Sequence[Offer]:
-        """None: another window is reserved beside it."""
-        return []
-
-    def extend(self, window: Window, offer: Offer, intent: str) -> Extension:
-        """Never."""
-        raise Refused("no-extension", "a reservation of one's own is not extended: reserve another")
-
-    def extensions(self, window: Window) -> Sequence[Extension]:
-        """None."""
-        return []
 
     # --- nodes -----------------------------------------------------------------------------------------
 
@@ -160,7 +151,7 @@ class Own:
         if held is None or not held.start <= self._clock.now() < held.end:
             raise Expired("not-active", f"the reservation {window.id} is not active")
         up = set(self._by.usable())
-        note = {"window": window.id, "at": self._clock.now(), "tags": dict(tags)}
+        note = {"window": window.id, "zone": PLACE, "at": self._clock.now(), "tags": dict(tags)}
         works = [name for name in held.nodes if name in up]
         names = set(self._kept.assign(token, works, at_least, count, note))
         return [node for node in self._nodes() if node.id in names]
@@ -168,22 +159,7 @@ class Own:
     def _nodes(self) -> list[Node]:
         now, up = self._clock.now(), set(self._by.usable())
         active = {one.id for one in self._by.held() if one.start <= now < one.end}
-        return [
-            Node(
-                id=name,
-                state=RUNNING if held["window"] in active else GONE,
-                zone=PLACE,
-                window=held["window"],
-                market=RESERVED,
-                token=held["token"],
-                launched=held["at"],
-                tags=held["tags"],
-                reservation=held["window"],
-                address=name,
-                healthy=None if name in up else False,
-            )
-            for name, held in self._kept.read()["nodes"].items()
-        ]
+        return self._kept.nodes(active=active.__contains__, down=lambda name: name not in up)
 
     def nodes(self, tag: tuple[str, str]) -> Sequence[Node]:
         """Those assigned with the tag."""

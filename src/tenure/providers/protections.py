@@ -1,53 +1,38 @@
 """A run inside a lab that Tenure schedules: the ends of its protections are its windows.
 
 The trainer is a job of the lab (`launch: {engine: lab}`), which brings nodes with it. So there is one window:
-it is always there, its end is the end of the running job's protection, and while no job runs it is as long as
-a new one would be protected. Nodes are places of the gang, not machines: the lab chooses those.
+it is always there, and while the run's job is on its nodes it ends with the job's protection. That end is
+soft: past it the job goes on until somebody is owed its nodes, and is queued again by the lab. Nodes are
+places of the gang, not machines: the lab chooses those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from tenure.providers.assigned import Kept
-from tenure.providers.capability import Capability, capability
-from tenure.providers.protocol import (
-    ACTIVE,
-    RESERVED,
-    RUNNING,
-    Ask,
-    Clock,
-    Extension,
-    Health,
-    Node,
-    NotSent,
-    Offer,
-    Refused,
-    Window,
-)
+from tenure.providers.own_windows import NO_MONEY, NOTHING, OwnWindows
+from tenure.providers.protocol import ACTIVE, Ask, Clock, Health, Node, NotSent, Offer, Refused, Window
+from tenure.settings.run_file import LAB_WINDOW
 
-NAME, WINDOW, PLACE, NO_MONEY = "own", "lab", "lab", "none"
+WINDOW = PLACE = LAB_WINDOW
+PAGE = 1000
+NOT_SOLD = "a lab sells no windows: submit, and be protected by its contract"
 
 
-class Protections:
-    """The lab's one window for a run.
+class Protections(OwnWindows):
+    """The lab's one window for a run. `job`: the run's name, which its jobs bear."""
 
-    `job`: the run's name, which its jobs bear; `protect_s`: min_runtime of a new one.
-    """
-
-    name = NAME
+    next_is = "the next start of the job has a protection of its own"
 
     def __init__(
-        self, client: Any, job: str, nodes: int, protect_s: float, state: Path, clock: Clock
+        self, client: Any, job: str, nodes: int, gpus_per_node: int, state: Path, clock: Clock
     ) -> None:
-        self.capability: Capability = capability(NAME)
-        self._client, self._job, self._clock = client, job, clock
+        self._client, self._job, self._clock, self._gpus = client, job, clock, gpus_per_node
         self._names = tuple(f"{job}-{place + 1}" for place in range(nodes))
-        self._protect_s = protect_s
         self._kept = Kept(state)
 
     def offers(self, ask: Ask) -> Sequence[Offer]:
@@ -60,58 +45,51 @@ class Protections:
 
     def against(self, offer: Offer) -> Sequence[str]:
         """Nothing is offered."""
-        return ["a lab sells no windows: submit, and be protected by its contract"]
+        return [NOT_SOLD]
 
     def buy(self, offer: Offer, intent: str) -> Window:
         """Never."""
-        raise Refused("not-sold", "a lab sells no windows: submit, and be protected by its contract")
+        raise Refused("not-sold", NOT_SOLD)
 
     def windows(
         self, ids: Sequence[str] | None = None, tag: tuple[str, str] | None = None
     ) -> Sequence[Window]:
-        """The one, to the end of the protection."""
+        """The one, from the job's start to the end of its protection; of no length while none runs."""
         if (ids is not None and WINDOW not in ids) or tag is not None:
             return []
-        now = self._clock.now()
-        until = self._protected_until()
-        end = now + self._protect_s if until is None else until
-        said = "no job runs" if until is None else "protected"
-        nodes = len(self._names)
+        start = end = 0.0
+        said = "no job runs"
+        for row in self._running():
+            began = _instant(row.since)
+            until = began if row.protected_until is None else _instant(row.protected_until)
+            if began >= start:  # of two, the newer
+                start, end, said = began, until, "protected" if until > began else "not protected"
         return [
-            Window(WINDOW, (WINDOW,), ACTIVE, PLACE, 0.0, end, nodes, Decimal(0), NO_MONEY, {}, said=said)
+            Window(
+                id=WINDOW,
+                reservations=(WINDOW,),
+                state=ACTIVE,
+                zone=PLACE,
+                start=start,
+                end=end,
+                nodes=len(self._names),
+                fee=NOTHING,
+                currency=NO_MONEY,
+                tags={},
+                gpus_per_node=self._gpus,
+                said=said,
+                soft=True,
+            )
         ]
 
-    def _protected_until(self) -> float | None:
-        """Of the run's job that runs; None while none does."""
-        from tenure.client.errors import ClientError
-
-        try:
-            rows = self._client.queue(state="running").jobs
-        except ClientError as silent:
-            raise NotSent(str(silent)) from silent
-        ends = [
-            datetime.fromisoformat(row.protected_until.replace("Z", "+00:00")).timestamp()
-            for row in rows
-            if self._is_ours(row.name) and row.protected_until is not None
-        ]
-        return max(ends, default=None)
+    def _running(self) -> Iterator[Any]:
+        """Rows of the run's jobs that run."""
+        yield from (row for row in rows_of(self._client, "running") if self._is_ours(row.name))
 
     def _is_ours(self, name: str) -> bool:
         """`run-3`: the run's third attempt."""
         run, dash, attempt = name.rpartition("-")
-        return name == self._job or (run == self._job and dash == "-" and attempt.isdigit())
-
-    def extension_offers(self, window: Window, hours: int) -> Sequence[Offer]:
-        """None."""
-        return []
-
-    def extend(self, window: Window, offer: Offer, intent: str) -> Extension:
-        """Never."""
-        raise Refused("not-sold", "a protection is not extended: the next attempt has its own")
-
-    def extensions(self, window: Window) -> Sequence[Extension]:
-        """None."""
-        return []
+        return run == self._job and dash == "-" and attempt.isdigit()
 
     def launch(
         self, token: str, count: int, at_least: int, window: Window | None, tags: Mapping[str, str]
@@ -119,29 +97,13 @@ class Protections:
         """Places of the gang; the lab brings the machines when the job starts."""
         if window is None:
             raise Refused("no-on-demand", "a lab has nothing on demand")
-        note = {"at": self._clock.now(), "tags": dict(tags)}
+        note = {"window": WINDOW, "zone": PLACE, "at": self._clock.now(), "tags": dict(tags)}
         names = set(self._kept.assign(token, self._names, at_least, count, note))
-        return [node for node in self._nodes() if node.id in names]
-
-    def _nodes(self) -> list[Node]:
-        return [
-            Node(
-                id=name,
-                state=RUNNING,
-                zone=PLACE,
-                window=WINDOW,
-                market=RESERVED,
-                token=held["token"],
-                launched=held["at"],
-                tags=held["tags"],
-                reservation=WINDOW,
-            )
-            for name, held in self._kept.read()["nodes"].items()
-        ]
+        return [node for node in self._kept.nodes(machines=False) if node.id in names]
 
     def nodes(self, tag: tuple[str, str]) -> Sequence[Node]:
         """Places taken with the tag."""
-        return [node for node in self._nodes() if node.tags.get(tag[0]) == tag[1]]
+        return [node for node in self._kept.nodes(machines=False) if node.tags.get(tag[0]) == tag[1]]
 
     def terminate(self, ids: Sequence[str]) -> None:
         """They are free for the next attempt; the job itself is ended by whoever started it."""
@@ -151,3 +113,23 @@ class Protections:
         """All places; the lab keeps broken nodes away itself."""
         used = self._kept.read()["nodes"]
         return Health(WINDOW, "unknown", len(self._names), len(self._names) - len(used), 0)
+
+
+def rows_of(client: Any, state: str, **asked: str) -> Iterator[Any]:
+    """All rows of a lab's queue, page by page. `state`: as `tenure queue --state`. NotSent."""
+    from tenure.client.errors import ClientError
+
+    seen = 0
+    while True:
+        try:
+            page = client.queue(state=state, limit=PAGE, offset=seen, **asked)
+        except ClientError as silent:
+            raise NotSent(str(silent)) from silent
+        yield from page.jobs
+        seen += len(page.jobs)
+        if not page.jobs or seen >= page.total:
+            return
+
+
+def _instant(text: str) -> float:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

@@ -136,6 +136,14 @@ class Window(NamedTuple):
     gpus_per_node: int = 0
     created: float | None = None  #: when it was bought
     said: str = ""  #: the provider's own word for its state
+    soft: bool = (
+        False  #: at its end nodes may be taken away, and need not be; no end yet where it is the start
+    )
+
+    @property
+    def promised(self) -> bool:
+        """Whether it is known until when its nodes are ours."""
+        return not self.soft or self.end > self.start
 
     @property
     def usable(self) -> bool:

@@ -30,8 +30,10 @@ def wait(d: Deciding) -> None:
     places, coming = d.places(), d.coming()
     if places:
         d.enter(ASSEMBLING, f"window {places[0].id} is active", on_demand=False)
+    elif coming and _across(d, coming[0]):
+        d.enter(ASSEMBLING, f"on demand until window {coming[0].id} starts: it pays", on_demand=True)
     elif coming:
-        d.wake_at(coming[0].start)
+        _between(d, coming[0])
         if d.state.phase == STALLED:
             d.enter(WAITING, f"window {coming[0].id} starts")
     elif not d.state.windows:
@@ -44,6 +46,28 @@ def wait(d: Deciding) -> None:
         d.enter(STALLED, "work is left and no window: buy one, extend, or allow on-demand")
     if d.state.phase == STALLED and not (places or coming):
         d.alarm("nowhere to go", "work is left and no window: buy one, extend, or allow on-demand")
+
+
+def _between(d: Deciding, coming: Window) -> None:
+    """Nothing trains until the next window starts; once the run has begun, people are told how long."""
+    d.wake_at(coming.start)
+    if d.state.attempts and coming.start - d.now >= SHORT_S:
+        text = f"nothing trains for {(coming.start - d.now) / 3600:.1f} h, until window {coming.id} starts"
+        d.alarm("between windows", text, coming.start)
+
+
+def _across(d: Deciding, coming: Window) -> bool:
+    """
+    Whether the run, once begun, is carried on demand until its next window starts.
+
+    Only where the file says so (`fallback`), and only where a day without training (the plan's
+    `stall_per_day`) costs so much more than one on demand that the time pays for moving there and back.
+    """
+    stall, priced = d.run.plan.overrun.stall_per_day, d.run.on_demand_node_hour * d.run.nodes * 24
+    if d.run.file.fallback != "on-demand" or stall is None or not d.state.attempts:
+        return False
+    usable_s = coming.start - d.now - d.run.file.deadlines.least
+    return (stall - priced) * usable_s / 86400 > 2 * d.run.plan.overrun.move
 
 
 def _needs_no_gang(d: Deciding) -> bool:
@@ -76,6 +100,10 @@ def assemble(d: Deciding) -> None:
         return
     if not d.state.on_demand and not places:
         d.enter(WAITING, "what is left of the window is too short to begin in")
+        return
+    coming = d.coming()
+    if d.state.on_demand and coming and not _across(d, coming[0]):
+        d.enter(WAITING, f"window {coming[0].id} starts so soon that on demand no longer pays")
         return
     here = {place.id for place in places} | ({""} if d.state.on_demand or d.run.file.gang.spill else set())
     unknown = d.state.open_launches

@@ -45,6 +45,7 @@ SILENT = (ProviderError, BadInput)  #: a file that an operator is just writing i
 MOST_TURNS = 12  #: in one step: what follows at once from what was done
 EXTENSION_DAYS = range(1, 8)
 VERIFY_AGAIN_S = 3600.0
+LENT_S = 10 * 365 * 86400.0  #: a lab goes on lending: no window of it is overrun
 PAID_FOR = (PAYMENT_PENDING, SCHEDULED, ACTIVE, EXPIRED)
 
 
@@ -83,7 +84,7 @@ class Controller:
         self._catch_up()
         if not self.parts.book.events("run_begun"):
             self._record("run_begun", {"nodes": self.run.nodes, "tokens": self.run.tokens})
-        for window in self.run.file.windows:
+        for window in self.run.file.given:
             if window not in self.state.bought:
                 self._record("window_adopted", {"window": window}, f"adopted/{window}")
 
@@ -369,16 +370,19 @@ class Controller:
         window = d.window(act.window)
         if window is None:
             return
-        left = d.ladder(window).drain - d.now
+        left = min(d.ladder(window).drain - d.now, LENT_S)
         for coming in d.coming():
             left += max(0.0, d.ladder(coming).drain - coming.start)
-        usable = sum(
-            max(0.0, d.ladder(one).drain - one.start) for one in d.windows() if one.state in PAID_FOR
-        )
+        paid = [one for one in d.windows() if one.state in PAID_FOR]
+        usable = min(LENT_S, sum(max(0.0, d.ladder(one).drain - one.start) for one in paid))
         offers = self._offers(window) if self.run.file.extend and not d.pending_extension() else []
         times = {"left_s": left, "usable_s": usable}
         told = outlook(self.run, self.state, d.now, tokens=d.reached(), **times, offers=offers)
-        self._record("forecast_made", {"due": act.due, "window": window.id, **told}, f"forecast/{act.due}")
+        self._record(
+            "forecast_made",
+            {"due": act.due, "window": window.id, "lent": window.soft, **told},
+            f"forecast/{act.due}",
+        )
         chosen = next((offer for offer in offers if offer.id == told.get("extend")), None)
         if chosen is not None and d.now >= window.start + ASKED_AT[0] * (window.end - window.start):
             self._want(window, chosen, told)

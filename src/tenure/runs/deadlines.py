@@ -11,7 +11,10 @@ A warning by the provider plays no part: it may come too late for the save, or n
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
+
+from tenure.providers.protocol import Window
 
 
 class Ladder(NamedTuple):
@@ -21,6 +24,20 @@ class Ladder(NamedTuple):
     drain: float
     term: float
     end: float  #: until which the window is paid
+
+
+def ladder_of(
+    window: Window, terminates_s: float, *, margin_s: float, save_s: float, step_s: float
+) -> Ladder:
+    """
+    The deadlines of a window. Where its end is soft, a checkpoint is due before it and nobody has to leave.
+
+    Infinite where there is nothing to be done by then.
+    """
+    told = ladder(window.end, terminates_s, margin_s=margin_s, save_s=save_s, step_s=step_s)
+    if not window.soft:
+        return told
+    return Ladder(told.checkpoint if window.promised else inf, inf, inf, window.end)
 
 
 def ladder(end: float, terminates_s: float, *, margin_s: float, save_s: float, step_s: float) -> Ladder:

@@ -6,6 +6,7 @@ and instants at which to look again.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from tenure.providers.protocol import (
@@ -18,7 +19,7 @@ from tenure.providers.protocol import (
     Node,
     Window,
 )
-from tenure.runs.deadlines import Ladder, ladder
+from tenure.runs.deadlines import Ladder, ladder_of
 from tenure.runs.gang import ALIVE
 from tenure.runs.look import NOTHING_KEPT, Act, Kept, Look, Sound
 from tenure.runs.state import Attempt, State
@@ -53,7 +54,8 @@ class Deciding:
 
     def alarm(self, mode: str, text: str, until: float | None = None) -> None:
         """This holds now. `until`: after it, nothing can be done about it any more."""
-        self.alarms.setdefault(mode, (text, until))
+        known = None if until is None or until == inf else until
+        self.alarms.setdefault(mode, (text, known))
 
     def wake_at(self, instant: float) -> None:
         """Look again then, if not before."""
@@ -72,8 +74,8 @@ class Deciding:
     def ladder(self, window: Window) -> Ladder:
         """Its deadlines, from the saves and steps measured so far."""
         margin = self.run.file.deadlines.margin
-        return ladder(
-            window.end, self.terminates_s, margin_s=margin, save_s=self.save_s, step_s=self.state.step_s
+        return ladder_of(
+            window, self.terminates_s, margin_s=margin, save_s=self.save_s, step_s=self.state.step_s
         )
 
     def worth(self, window: Window) -> bool:
@@ -150,7 +152,7 @@ class Deciding:
         live = self.live
         found = [self.window(which) for which in (live.windows if live is not None else ())]
         ladders = [self.ladder(window) for window in found if window is not None]
-        return min(ladders, key=lambda one: one.drain) if ladders else None
+        return min(ladders, key=lambda one: (one.drain, one.checkpoint)) if ladders else None
 
     def sound_alarms(self) -> None:
         """Raise what is new, clear what is over."""

@@ -29,8 +29,15 @@ def lines(run: Run, terminates_s: float, state: State, now: float, reached: floa
     yield f'tenure_run_tokens_target{{run="{name}"}} {run.tokens:.0f}'
     yield "# TYPE tenure_run_stepped_timestamp_seconds gauge"
     yield f'tenure_run_stepped_timestamp_seconds{{run="{name}"}} {now:.0f}'
+    waits = [one.start - now for one in state.windows.values() if one.start > now and not one.soft]
+    if waits and state.live is None:
+        yield "# TYPE tenure_run_seconds_to_window gauge"
+        yield f'tenure_run_seconds_to_window{{run="{name}"}} {min(waits):.0f}'
     live = state.live
-    windows = [state.windows[which] for which in (live.windows if live else ()) if which in state.windows]
+    yield "# TYPE tenure_run_queued gauge"
+    yield f'tenure_run_queued{{run="{name}"}} {int(live is not None and live.waiting is not None)}'
+    known = [state.windows[which] for which in (live.windows if live else ()) if which in state.windows]
+    windows = [window for window in known if not window.soft]
     if windows:
         save = state.save_s if state.save_s is not None else run.file.deadlines.save
         margin = run.file.deadlines.margin

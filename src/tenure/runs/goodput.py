@@ -45,15 +45,26 @@ def sums(run: Run, state: State, hook: Hook, until: float, kept: float, *, whole
     for attempt in state.attempts:
         size = len(attempt.nodes) * gpus
         over = attempt.ended is not None
-        last = attempt.ended if attempt.ended is not None else until
-        occupied += size * max(0.0, min(last, until) - attempt.started) / HOUR_S
+        occupied += size * _had_s(attempt, until) / HOUR_S
         if over:
             computing += size * attempt.computing_s / HOUR_S
             trained += attempt.tokens - attempt.from_tokens
         else:
-            computing += size * computing_s(hook.beats(attempt.number)) / HOUR_S
+            here = (
+                0.0
+                if attempt.waiting is not None
+                else computing_s(hook.beats(attempt.number), attempt.placed)
+            )
+            computing += size * (attempt.computed_s + here) / HOUR_S
             trained += max(0.0, _held(hook, attempt) - attempt.from_tokens)
     return Sums(paid_gpu_hours(run, state, until, whole=whole), occupied, computing, trained, kept)
+
+
+def _had_s(attempt: Attempt, until: float) -> float:
+    """Seconds in which it had its gang: those in a scheduler's queue are left out."""
+    last = attempt.ended if attempt.ended is not None else until
+    waited = attempt.waited_s + (0.0 if attempt.waiting is None else max(0.0, until - attempt.waiting))
+    return max(0.0, min(last, until) - attempt.started - waited)
 
 
 def _held(hook: Hook, attempt: Attempt) -> float:
@@ -62,15 +73,23 @@ def _held(hook: Hook, attempt: Attempt) -> float:
 
 
 def paid_gpu_hours(run: Run, state: State, until: float, *, whole: bool = False) -> float:
-    """Reserved nodes from their window's start, used or not; nodes on demand from launch to end."""
+    """
+    Reserved nodes from their window's start, used or not; nodes on demand from launch to end.
+
+    Of windows whose end is soft, which nobody has bought, what was had.
+    """
     gpus, total = run.plan.gpus_per_node, 0.0
     for window in state.windows.values():
-        if window.state in ("failed", "unknown"):
+        if window.state in ("failed", "unknown") or window.soft:
             continue
         end = window.end if whole else min(until, window.end)
         total += window.nodes * gpus * max(0.0, end - window.start) / HOUR_S
     for launched, gone in state.node_hours.values():
         total += gpus * max(0.0, min(until, gone if gone is not None else until) - launched) / HOUR_S
+    soft = {window.id for window in state.windows.values() if window.soft}
+    for attempt in state.attempts:
+        if soft.intersection(attempt.windows):
+            total += len(attempt.nodes) * gpus * _had_s(attempt, until) / HOUR_S
     return total
 
 
@@ -94,7 +113,8 @@ def apart(run: Run, told: Sums) -> dict[str, float]:
 
 def day_zero(state: State) -> float | None:
     """Days are counted from the first window's start, or from the first node where there is none."""
-    starts = [window.start for window in state.windows.values()]
+    starts = [window.start for window in state.windows.values() if not window.soft]
+    starts += [attempt.started for attempt in state.attempts[:1]]
     starts += [launched for launched, _ in state.node_hours.values()]
     return min(starts, default=None)
 

@@ -9,28 +9,33 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from tenure.client.asking import Client
-from tenure.client.errors import NotAllowed, Refused, ServerUnavailable
+from tenure.client.errors import ClientError
 from tenure.engines.protocol import Engine, EngineError, Start, Stop
-from tenure.providers.protocol import Node
-from tenure.runs.look import ABSENT, ENDED, UNDER_WAY, TrainerSeen
+from tenure.providers.protections import rows_of
+from tenure.providers.protocol import Node, NotSent
+from tenure.runs.look import ABSENT, ENDED, QUEUED, UNDER_WAY, TrainerSeen
 from tenure.runs.parts import PartSilent
 from tenure.settings.run_file import Run
 
 
 def environment(run: Run, attempt: int, nodes: Sequence[Node]) -> dict[str, str]:
-    """What the trainer finds, the file's own `env` first."""
-    hosts = [node.address or node.id for node in nodes]
-    return {
+    """What the trainer finds, the file's own `env` first. `nodes`: none where a scheduler tells them."""
+    told = {
         **run.file.launch.env,
         "TENURE_HOOK": str(run.hook.resolve()),
         "TENURE_RUN": run.file.run,
         "TENURE_RUN_ATTEMPT": str(attempt),
         "TENURE_STORE": run.store_url,
-        "TENURE_HOSTS": ",".join(hosts),
-        "TENURE_NODES": str(len(hosts)),
     }
+    if not nodes:
+        return told
+    hosts = [node.address or node.id for node in nodes]
+    windows = sorted({node.window for node in nodes if node.window})
+    told |= {"TENURE_HOSTS": ",".join(hosts), "TENURE_NODES": str(len(hosts))}
+    return told | {"TENURE_WINDOW": ",".join(windows)}
 
 
 class EngineTrainer:
@@ -86,52 +91,74 @@ class EngineTrainer:
 
 
 class LabTrainer:
-    """A `parts.Trainer` in a Tenure-scheduled lab: each attempt is a job, submitted once by its key."""
+    """A `parts.Trainer` in a Tenure-scheduled lab: each attempt is a job, submitted once by its key.
+
+    The lab may interrupt it, queue it again and start it anew: to the run that is the same attempt.
+    """
 
     def __init__(self, run: Run, client: Client) -> None:
         self._run, self._client = run, client
+        self._jobs: dict[int, str] = {}  #: by attempt: looked for in the whole queue once
 
     def start(self, attempt: int, nodes: Sequence[Node]) -> None:
         """Submit it; the same attempt is the same job."""
         launch = self._run.file.launch
+        gpus = self._run.nodes * self._run.plan.gpus_per_node
         try:
-            self._client.submit(
+            taken = self._client.submit(
                 key=f"run/{self._name(attempt)}",
                 receipt=False,
                 name=self._name(attempt),
                 command=list(launch.command),
-                env=environment(self._run, attempt, nodes),
+                env=environment(self._run, attempt, ()),
                 workdir=str((self._run.folder / launch.workdir).resolve()),
-                **_keys(launch.job),
+                **{"gpus": gpus, **_keys(launch.job)},
             )
-        except (ServerUnavailable, NotAllowed, Refused) as no:
+        except ClientError as no:
             raise PartSilent(str(no)) from no
+        self._jobs[attempt] = taken.job
 
     def seen(self, attempt: int) -> TrainerSeen:
         """As the lab shows it."""
         try:
-            rows = self._client.queue(state="all").jobs
-            mine = next((row.job for row in rows if row.name == self._name(attempt)), None)
-            if mine is None:
+            which = self._job(attempt)
+            if which is None:
                 return TrainerSeen(ABSENT)
-            job = self._client.show(mine)
-        except (ServerUnavailable, NotAllowed, Refused) as no:
+            job = self._client.show(which)
+        except (ClientError, NotSent) as no:
             raise PartSilent(str(no)) from no
+        if job.phase == "waiting":
+            return TrainerSeen(QUEUED, detail=job.sentence or f"job {job.job} waits")
+        last = job.attempts[-1] if job.attempts else None
         if job.phase != "ended":
-            return TrainerSeen(UNDER_WAY)
+            began = None if last is None else datetime.fromisoformat(last.started.replace("Z", "+00:00"))
+            return TrainerSeen(UNDER_WAY, placed=None if began is None else began.timestamp())
         done = job.end == "finished"
-        code = job.attempts[-1].exit_code if job.attempts else None
-        return TrainerSeen(ENDED, 0 if done and code is None else code, False, f"{job.end}: {job.detail}")
+        code = last.exit_code if last is not None else None
+        said = ", ".join(
+            word for word in (job.end, job.detail, "" if code is None else f"exit {code}") if word
+        )
+        detail = f"job {which} {said}: tenure logs {which}"
+        return TrainerSeen(ENDED, 0 if done and code is None else code, False, detail)
 
     def stop(self, attempt: int) -> None:
         """Cancel its job."""
         try:
-            rows = self._client.queue(state="all").jobs
-            for row in rows:
-                if row.name == self._name(attempt) and row.phase != "ended":
-                    self._client.cancel(row.job)
-        except (ServerUnavailable, NotAllowed, Refused) as no:
+            which = self._job(attempt)
+            if which is not None and self._client.show(which).phase != "ended":
+                self._client.cancel(which)
+        except (ClientError, NotSent) as no:
             raise PartSilent(str(no)) from no
+
+    def _job(self, attempt: int) -> str | None:
+        if attempt not in self._jobs:
+            name, account = self._name(attempt), self._run.file.launch.job.get("account")
+            asked = {} if account is None else {"account": account}
+            found = next((row.job for row in rows_of(self._client, "all", **asked) if row.name == name), None)
+            if found is None:
+                return None
+            self._jobs[attempt] = found
+        return self._jobs[attempt]
 
     def _name(self, attempt: int) -> str:
         return f"{self._run.file.run}-{attempt}"

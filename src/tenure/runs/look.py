@@ -9,21 +9,27 @@ from tenure.providers.protocol import Extension, Node, Window
 from tenure.runs.heartbeats import RankBeat
 from tenure.trainer.words import TRAIN
 
-ABSENT, UNDER_WAY, ENDED = "absent", "running", "ended"
+ABSENT, QUEUED, UNDER_WAY, ENDED = "absent", "queued", "running", "ended"
 
 
-def computing_s(beats: Mapping[int, RankBeat]) -> float:
-    """Seconds that an attempt has spent in training steps, of the rank that has spent most."""
-    return max((beat.spent_s.get(TRAIN, 0.0) for beat in beats.values()), default=0.0)
+def computing_s(beats: Mapping[int, RankBeat], since: float = float("-inf")) -> float:
+    """
+    Seconds spent in training steps, of the rank that has spent most. `since`: by processes that wrote since.
+
+    Processes that are started anew count from 0.
+    """
+    told = (beat.spent_s.get(TRAIN, 0.0) for beat in beats.values() if beat.alive_at >= since)
+    return max(told, default=0.0)
 
 
 class TrainerSeen(NamedTuple):
     """The newest attempt's processes."""
 
-    state: str  #: ABSENT, UNDER_WAY or ENDED
+    state: str  #: ABSENT, QUEUED (a scheduler has it, and it runs nowhere now), UNDER_WAY or ENDED
     exit_code: int | None = None
     done: bool = False  #: it says itself that all its work is done
     detail: str = ""
+    placed: float | None = None  #: since when it runs where it runs now, by a scheduler that may move it
 
 
 class Kept(NamedTuple):

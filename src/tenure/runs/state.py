@@ -58,6 +58,10 @@ class Attempt:
     stop_told: float = 0.0  #: again
     stopped_as: str = ""  #: how it will have ended, and why
     why: str = ""
+    waiting: float | None = None  #: since when a scheduler has it in its queue; None: it is not
+    waited_s: float = 0.0  #: in the queue so far
+    placed: float = float("-inf")  #: since when it runs where it runs now
+    computed_s: float = 0.0  #: on the places where it ran before
 
 
 @dataclass
@@ -175,6 +179,18 @@ class State:
         self.attempts[-1].first_beat = at
         self.began = at if self.began is None else self.began
 
+    def _attempt_queued(self, body: Mapping[str, Any], at: float) -> None:
+        """A scheduler has it in its queue: at first, or again."""
+        attempt = self.attempts[-1]
+        attempt.waiting = at
+        attempt.computed_s += float(body["computing_s"])
+
+    def _attempt_placed(self, body: Mapping[str, Any], at: float) -> None:
+        attempt = self.attempts[-1]
+        if attempt.waiting is not None:
+            attempt.waited_s += at - attempt.waiting
+        attempt.waiting, attempt.placed = None, float(body["since"])
+
     def _attempt_stopping(self, body: Mapping[str, Any], at: float) -> None:
         attempt = self.attempts[-1]
         attempt.stopping, attempt.stopped_as, attempt.why = at, body["end"], body["why"]
@@ -187,6 +203,9 @@ class State:
         attempt.ended, attempt.end = at, body["end"]
         attempt.tokens, attempt.computing_s = float(body["tokens"]), float(body["computing_s"])
         attempt.kept = max(0.0, float(body.get("kept", 0.0)))
+        if attempt.waiting is not None:
+            attempt.waited_s += at - attempt.waiting
+            attempt.waiting = None
         if body["end"] == FAILED:
             self.gate_passed = ()
 

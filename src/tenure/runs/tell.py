@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
-from tenure.runs.deadlines import Ladder, ladder
+from tenure.runs.deadlines import ladder_of
 from tenure.runs.goodput import apart, money, sums
 from tenure.runs.hook import Hook
 from tenure.runs.state import State
@@ -21,8 +22,12 @@ Body = Mapping[str, Any]
 
 
 def iso(at: float | None) -> str | None:
-    """ISO 8601, UTC, to the second."""
-    return None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """ISO 8601, UTC, to the second; None where it is never."""
+    return (
+        None
+        if at is None or not isfinite(at)
+        else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    )
 
 
 def _nodes(names: Sequence[str]) -> str:
@@ -39,6 +44,8 @@ def _forecast(body: Body) -> str:
     if "cannot" in body:
         return f"forecast ({body['due']}): not yet: {body['cannot']}"
     over = f"overrun {body['p_overrun']:.1%}" if body["rest_days"] is not None else "all done"
+    if body.get("lent") and body["rest_days"] is not None:
+        return f"forecast ({body['due']}): {body['rest_days']:.2f} days of training are left"
     if body["extend"]:
         gain = body["cost_without"] - body["cost"]
         return (
@@ -51,6 +58,10 @@ def _forecast(body: Body) -> str:
 
 def _window(body: Body) -> str:
     end = iso(body["end"])
+    if body.get("soft"):
+        many = f"{body['nodes']} node{'s' if body['nodes'] != 1 else ''}"
+        until = f"protected until {end}" if body["end"] > body["start"] else body["said"]
+        return f"{body['id']}: {many}, {until}"
     return f"window {body['id']} is {body['state']}: {body['nodes']} nodes until {end}"
 
 
@@ -72,6 +83,8 @@ SENTENCES: dict[str, Callable[[Body], str]] = {
     "gate_passed": lambda b: f"the gang passed its test: {b['text']}",
     "gate_failed": lambda b: f"the gang failed its test: {b['text']}",
     "attempt_started": lambda b: f"attempt {b['attempt']} from step {max(0, b['from_step'])}",
+    "attempt_queued": lambda b: f"attempt {b['attempt']} is queued: {b['why']}",
+    "attempt_placed": lambda b: f"attempt {b['attempt']} runs since {iso(b['since'])}",
     "attempt_stopping": lambda b: f"attempt {b['attempt']} is told to stop: {b['why']}",
     "attempt_ended": lambda b: f"attempt {b['attempt']} {b['end']}: {b['why']}",
     "trainer_asked": lambda b: f"asked to {b['kind']} by {iso(b['deadline'])}: {b['reason']}",
@@ -125,10 +138,11 @@ def deadlines(run: Run, terminates_s: float, state: State) -> list[dict[str, Any
     """Of each window that is not over."""
     save = state.save_s if state.save_s is not None else run.file.deadlines.save
     found = []
+    margin = run.file.deadlines.margin
     for window in sorted(state.windows.values(), key=lambda one: one.start):
-        rungs: Ladder = ladder(
-            window.end, terminates_s, margin_s=run.file.deadlines.margin, save_s=save, step_s=state.step_s
-        )
+        if not window.promised:
+            continue
+        rungs = ladder_of(window, terminates_s, margin_s=margin, save_s=save, step_s=state.step_s)
         found.append(
             {
                 "window": window.id,

@@ -8,6 +8,7 @@ trainer holds the same deadlines itself, so what is asked here late or not at al
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
 from tenure.planner.forecast_answer import ASKED_AT
@@ -18,6 +19,8 @@ from tenure.runs.heartbeats import stall_of, unsafe_of
 from tenure.runs.look import (
     ABSENT,
     ENDED,
+    QUEUED,
+    UNDER_WAY,
     AskTrainer,
     Forecast,
     StartTrainer,
@@ -62,6 +65,11 @@ def train(d: Deciding) -> None:
     if trainer is not None and trainer.state == ENDED:
         ended(d, live, trainer)
         return
+    if trainer is not None and trainer.state == QUEUED:
+        queued(d, live, trainer)
+        return
+    if trainer is not None and trainer.state == UNDER_WAY and trainer.placed is not None:
+        placed(d, live, trainer.placed)
     if rungs is not None and d.now >= rungs.term:
         stop(d, live, CUT_OFF, "the window's end came first")
         return
@@ -78,6 +86,33 @@ def train(d: Deciding) -> None:
     deadlines(d, live)
     if d.state.phase != DRAINING:
         forecasts(d)
+
+
+def queued(d: Deciding, live: Attempt, trainer: TrainerSeen) -> None:
+    """A scheduler has it in its queue, at first or again: it is not silent, and there is nobody to ask."""
+    if live.waiting is None:
+        computed = computing_s(d.look.beats, live.placed)
+        d.event("attempt_queued", {"attempt": live.number, "computing_s": computed, "why": trainer.detail})
+    if d.state.drain_asked:
+        stop(d, live, DRAINED, "a person asked it to drain while it was queued")
+        return
+    since = d.now if live.waiting is None else live.waiting
+    long_at = since + d.run.file.alarms.late_start
+    d.wake_at(long_at)
+    if d.now >= long_at:
+        text = f"attempt {live.number} has been queued for {(d.now - since) / HOUR_S:.1f} h: {trainer.detail}"
+        d.alarm("queued", text)
+
+
+def placed(d: Deciding, live: Attempt, since: float) -> None:
+    """The scheduler runs it, or runs it elsewhere."""
+    if live.waiting is None and live.placed == since:
+        return
+    if live.waiting is None and isfinite(live.placed):  # both ends of the queue lay between two looks
+        computed = computing_s(d.look.beats, live.placed)
+        told = {"attempt": live.number, "computing_s": computed, "why": "it was interrupted"}
+        d.event("attempt_queued", told)
+    d.event("attempt_placed", {"attempt": live.number, "since": since})
 
 
 def stop(d: Deciding, live: Attempt, how: str, why: str) -> None:
@@ -122,10 +157,11 @@ def tell_window(d: Deciding, live: Attempt) -> None:
         "window": ",".join(live.windows),
         "margin_s": d.run.file.deadlines.margin,
     }
-    if rungs is not None:
-        body |= {"checkpoint_at": rungs.checkpoint, "drain_at": rungs.drain, "ends_at": rungs.term}
-    else:
-        body |= {"checkpoint_at": None, "drain_at": None, "ends_at": None}
+    times = (None, None, None) if rungs is None else (rungs.checkpoint, rungs.drain, rungs.term)
+    for key, instant in zip(("checkpoint_at", "drain_at", "ends_at"), times):
+        body[key] = None if instant is None or not isfinite(instant) else instant
+    if rungs is not None and body["checkpoint_at"] is not None and body["ends_at"] is None:
+        body["until"] = rungs.end  # of a protection: a checkpoint is due before it, and nobody has to leave
     if d.look.window_told != body:
         d.acts.append(TellWindow(body))
 
@@ -165,15 +201,18 @@ def watch(d: Deciding, live: Attempt) -> bool:
     Silence counts from when this controller could hear: an old heartbeat at its first look is no silence.
     """
     alarms, beats = d.run.file.alarms, d.look.beats.values()
-    unsafe = unsafe_of(beats)
+    again = isfinite(live.placed)  # started anew by a scheduler: what was asked of it before is no request
+    unsafe = unsafe_of(beat for beat in beats if not (again and beat.state == STARTING_UP))
     if unsafe:
         rungs = d.term()
         d.alarm("drain not taken up", "; ".join(unsafe[:4]), None if rungs is None else rungs.term)
-    if live.first_beat is None and not has_stepped(d):
-        began_by = max(live.started, d.look.since) + d.run.file.gang.start_within
+    moved = isfinite(live.placed) and all(beat.alive_at < live.placed for beat in beats)
+    if (live.first_beat is None and not has_stepped(d)) or moved:
+        began = max(live.started, live.placed)
+        began_by = max(began, d.look.since) + d.run.file.gang.start_within
         d.wake_at(began_by)
         if d.now >= began_by:
-            d.alarm("no heartbeat", f"attempt {live.number} has not stepped for {d.now - live.started:.0f} s")
+            d.alarm("no heartbeat", f"attempt {live.number} has not stepped for {d.now - began:.0f} s")
             stop(d, live, FAILED, "no heartbeat")
             return True
         return False
@@ -186,7 +225,7 @@ def watch(d: Deciding, live: Attempt) -> bool:
     d.wake_at(newest + alarms.stall)
     if stall is None:
         return False
-    silent_at = max(newest, d.look.since) + alarms.silent
+    silent_at = max(newest, d.look.since, live.placed) + alarms.silent
     d.alarm("stall", stall.text, silent_at)
     d.wake_at(silent_at)
     if d.now >= silent_at and d.state.phase != DRAINING:
@@ -215,7 +254,8 @@ def deadlines(d: Deciding, live: Attempt) -> None:
     elif rungs is None and d.places():
         ask(d, "drain", f"window {d.places()[0].id} is active: on-demand ends", d.now + 2 * d.save_s + margin)
     elif rungs is not None and d.now >= rungs.checkpoint and asked.get("until") != rungs.end:
-        ask(d, "checkpoint", "the window's end is near", rungs.drain, until=rungs.end)
+        what = "the window's end" if isfinite(rungs.term) else "the end of the protection"
+        ask(d, "checkpoint", f"{what} is near", min(rungs.drain, rungs.end - margin), until=rungs.end)
     elif asked and (d.look.request_told is None or d.look.request_told.get("id") != asked["id"]):
         d.acts.append(AskTrainer(asked))
 
@@ -242,7 +282,10 @@ def forecasts(d: Deciding) -> None:
     if not known:
         return
     window = min(known, key=lambda one: one.end)
-    due = due_forecast(window, began, d.now, d.ladder(window).drain)
+    due = due_forecast(window, began, d.now, min(d.ladder(window).drain, window.end))
+    if window.soft:  # nothing is bought by it: a forecast a day
+        days = int((d.now - began) / DAY_S)
+        due = f"day {days}" if days else ""
     if due and due not in d.state.forecasts:
         d.acts.append(Forecast(due, window.id))
     day = began + (int((d.now - began) / DAY_S) + 1) * DAY_S
@@ -293,7 +336,7 @@ def end(d: Deciding, live: Attempt, how: str, why: str) -> None:
     """Write the attempt's end, judge its last save, and go on."""
     reached = d.reached()
     body = {"attempt": live.number, "end": how, "why": why, "tokens": reached}
-    computing = computing_s(d.look.beats)
+    computing = live.computed_s + computing_s(d.look.beats, live.placed)
     d.event("attempt_ended", {**body, "kept": d.kept.tokens, "computing_s": computing})
     if how in (DRAINED, INCOMPLETE, CUT_OFF) and reached > d.kept.tokens + 0.5:
         lost = reached - d.kept.tokens
@@ -320,7 +363,7 @@ def leave(d: Deciding, why: str) -> None:
     last = d.state.attempts[-1]
     for which in last.windows:
         window = d.window(which)
-        if window is not None and d.state.spent.get(which, 0.0) < window.end:
+        if window is not None and not window.soft and d.state.spent.get(which, 0.0) < window.end:
             rungs = d.ladder(window)
             if d.now + d.run.file.deadlines.least > rungs.drain:
                 d.event("window_left", {"window": which, "end": window.end})

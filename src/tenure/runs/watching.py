@@ -20,7 +20,7 @@ IN_USE = (ASSEMBLING, TRAINING, DRAINING)
 def note_windows(d: Deciding) -> None:
     """Write down windows as they change: deadlines hang from them while the provider is silent."""
     listed = {window.id for window in d.look.windows or ()}
-    for which in d.run.file.windows:
+    for which in d.run.file.given:
         if d.look.windows is not None and which not in listed and which not in d.state.windows:
             d.alarm(
                 "window unknown", f"{which}, as the run's file names it: the provider has none of that name"
@@ -137,7 +137,7 @@ def _late_start(d: Deciding) -> None:
     if d.state.phase in (DONE, PAUSED, STALLED):
         return
     for window in d.windows():
-        if window.state != ACTIVE or not d.worth(window):
+        if window.state != ACTIVE or window.soft or not d.worth(window):
             continue
         used = any(window.id in attempt.windows and attempt.first_beat for attempt in d.state.attempts)
         d.wake_at(window.start + after)

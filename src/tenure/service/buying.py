@@ -21,7 +21,7 @@ from tenure.planner.of_file import run_of
 from tenure.planner.plan_window import plan_window
 from tenure.planner.window import Offer as Judged
 from tenure.planner.window import judge
-from tenure.providers.opening import provider_of
+from tenure.providers.opening import provider_for
 from tenure.providers.protocol import Ask, Offer, Provider, ProviderError
 from tenure.runs import buying, signing
 from tenure.runs.signing import BuyingError, Plan, Rules
@@ -72,7 +72,7 @@ class _Waiting:
 @contextmanager
 def _desk(file: Path, place: Place) -> Iterator[tuple[Run, Provider, AskedBook, Rules]]:
     run = read_run_file(file)
-    provider = provider_of(run.file.provider, run.folder, place.clock, client=place.client)
+    provider = provider_for(run, place.clock, client=place.client)
     rules = Rules(signing_key(place.data), run.file.approval.above, run.file.approval.budget)
     try:
         with database(place.data, place.db) as db:

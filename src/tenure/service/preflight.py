@@ -12,7 +12,7 @@ from tenure.checkpoints.store import Store
 from tenure.engines.clock import Clock, RealClock
 from tenure.planner.pilots import Pilot as PlannedPilot
 from tenure.planner.pilots import fit
-from tenure.providers.opening import provider_of
+from tenure.providers.opening import provider_for
 from tenure.providers.protocol import RUN_TAG, Provider, ProviderError, Window
 from tenure.runs import preflight_capacity, preflight_commands, preflight_stores
 from tenure.runs.preflight import FAIL, UNKNOWN, Check, Outcome, Result, run_checks, told_too_little, verdict
@@ -102,7 +102,7 @@ def flight_of(file: Path, ask: Ask) -> Flight:
     """The file read, its provider opened, its windows looked up."""
     run = read_run_file(file)
     try:
-        provider = provider_of(run.file.provider, run.folder, ask.clock, client=ask.client)
+        provider = provider_for(run, ask.clock, client=ask.client)
     except ProviderError as wrong:  # a file of its own that cannot be read
         raise BadInput(str(file), "provider", str(wrong), "a provider that can be asked") from None
     windows, trouble = None, ""

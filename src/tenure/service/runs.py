@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ import structlog
 from tenure.checkpoints.store import Store
 from tenure.checkpoints.words import StoreError
 from tenure.engines.clock import ChosenClock, Clock
+from tenure.ledger.holders import is_gone, own_name
 from tenure.ledger.opening import open_database
 from tenure.ledger.records import LedgerUnavailable
 from tenure.providers.capability import capability
@@ -100,8 +100,7 @@ def start(file: Path, place: Place, told: Callable[[Event], None] = lambda event
         book = RunBook(db, run.file.run, place.clock.now)
         parts = _parts(run, place, book, stack)
         _free_of_the_dead(book)
-        holder = f"{socket.gethostname()}-{os.getpid()}"
-        controller = Controller(run, parts, stopping, holder)
+        controller = Controller(run, parts, stopping, own_name())
         stack.enter_context(_ends_on_signals(stopping.wanted.set))
         try:
             controller.adopt()
@@ -120,8 +119,7 @@ def _free_of_the_dead(book: RunBook) -> None:
     It is not carried on under the dead one's name: whoever came next would take the living for dead.
     """
     there = book.holder()
-    host, _, process = there.rpartition("-")
-    if host == socket.gethostname() and process.isdigit() and not Path(f"/proc/{process}").exists():
+    if is_gone(there):
         if book.claim(there, LEASE_S):
             book.let_go()
 

@@ -105,23 +105,20 @@ class ManualAccess(Checked):
 
 class OwnAccess(Checked):
     """`by`: `slurm` (scontrol reservations), `tenure` (reservations of the server at `url`), or `lab`: the
-    trainer is a job there, `job` is the run's name, and protections of `protect` are the windows."""
+    trainer is a job there, and the ends of its protections are the windows."""
 
     name: Literal["own"]
     by: Literal["slurm", "tenure", "lab"]
-    nodes: Names
-    job: str = ""
-    protect: SomeSeconds = 28800.0
+    nodes: Names = ()
     gpus_per_node: Count = 8
     user: Name = "root"
-    partition: str = ""
     url: str | None = None
     state: Text = "own-nodes.json"
 
     @model_validator(mode="after")
-    def _job(self) -> OwnAccess:
-        if self.by == "lab" and not self.job:
-            raise ValueError("job: the run's name, where by is lab")
+    def _named(self) -> OwnAccess:
+        if (self.by == "lab") == bool(self.nodes):
+            raise ValueError("nodes: their names, except by lab: it chooses them itself")
         return self
 
 

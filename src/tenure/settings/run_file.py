@@ -20,6 +20,7 @@ from tenure.settings.units import Name, Text, instant, number, whole
 from tenure.settings.window_file import WindowFile, window_file_of
 from tenure.settings.yaml_file import read_yaml
 
+LAB_WINDOW = "lab"  #: the one window of a run in a lab: its job's protection
 Count = Annotated[int, BeforeValidator(whole(0, 100_000))]
 Some = Annotated[int, BeforeValidator(whole(1, 100_000))]
 
@@ -140,10 +141,25 @@ class RunFile(Checked):
     start: Annotated[Any, BeforeValidator(lambda value: None if value is None else instant(value))] = None
 
     @model_validator(mode="after")
-    def _lab(self) -> RunFile:
-        if self.launch.engine == "lab" and self.provider["name"] != "own":
-            raise ValueError("provider: own, where the trainer is a job of a lab")
+    def _of_one_s_own(self) -> RunFile:
+        own = self.provider["name"] == "own"
+        if (self.launch.engine == "lab") != self.in_lab:
+            raise ValueError("launch.engine: lab together with provider: {name: own, by: lab}")
+        if own and self.fallback == "on-demand":
+            raise ValueError("fallback: wait, where the cluster is one's own: it has nothing on demand")
+        if self.in_lab and set(self.windows) - {LAB_WINDOW}:
+            raise ValueError("no windows of other names, where they are the protections of a lab's job")
         return self
+
+    @property
+    def in_lab(self) -> bool:
+        """Whether the trainer is a job of a lab that Tenure schedules."""
+        return self.provider["name"] == "own" and self.provider.get("by") == "lab"
+
+    @property
+    def given(self) -> list[str]:
+        """Ids of windows that nobody buys by this run's book."""
+        return [LAB_WINDOW] if self.in_lab else self.windows
 
 
 class Run(Checked):
