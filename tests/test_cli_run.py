@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +15,7 @@ import yaml
 from typer.testing import CliRunner
 
 from tenure.cli.main import app
+from tenure.ledger.holders import is_gone, own_name
 from tenure.ledger.opening import open_database
 from tenure.runs.book import RunBook
 from tenure.service.runs import _free_of_the_dead, rehearsed
@@ -149,26 +148,60 @@ def test_a_rehearsal_of_nonsense_is_refused(file: Path, asked: dict[str, Any]) -
         rehearsed(file, asked, lambda part: None)
 
 
+NAMED = "from tenure.ledger.holders import own_name; print(own_name(), flush=True); input()"
+
+
 def test_the_lease_of_one_that_died_here_is_given_back_and_that_of_a_living_one_is_not(
     tmp_path: Path,
 ) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    gone = subprocess.Popen(
+        [sys.executable, "-c", NAMED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     db = open_database(tmp_path / "record.db")
     try:
+        assert gone.stdout is not None
+        name = gone.stdout.readline().strip()
         dead, living = (
             RunBook(db, "example", time.time),
             RunBook(db, "example", time.time),
         )
-        assert dead.claim(f"{socket.gethostname()}-{gone.pid}", 300.0)
+        assert dead.claim(name, 300.0)
         _free_of_the_dead(living)
-        assert living.holder() == f"{socket.gethostname()}-{gone.pid}"  # it lives
+        assert living.holder() == name  # it lives
         gone.send_signal(signal.SIGKILL)
         gone.wait()
         _free_of_the_dead(living)
-        assert living.claim(f"{socket.gethostname()}-{os.getpid()}", 300.0)
+        assert living.claim(own_name(), 300.0)
         third = RunBook(db, "example", time.time)
         _free_of_the_dead(third)
         assert not third.claim("another", 300.0)
     finally:
         gone.kill()
+        gone.communicate()
         db.engine.dispose()
+
+
+def test_no_two_processes_have_one_name_though_their_machines_and_numbers_are_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As two containers have it: one host name, and the first process of each is number 1."""
+    script = (
+        "import os, socket; os.getpid = lambda: 1; socket.gethostname = lambda: 'box';"
+        "from tenure.ledger.holders import own_name; assert own_name() == own_name(); print(own_name())"
+    )
+    names = {
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    }
+    assert len(names) == 2
+    assert all(name.startswith("box-") for name in names)
+    here = own_name()
+    assert own_name() == here
+    assert not is_gone(here)
+    machine, _, _ = here.rpartition("-")[0].rpartition("-")
+    nobody = next(number for number in range(4_000_000, 5_000_000) if not Path(f"/proc/{number}").exists())
+    assert is_gone(f"{machine}-{nobody}-0123abcd")
+    assert not is_gone(f"elsewhere-{machine.rpartition('-')[2]}-{nobody}-0123abcd"), "another machine's"
+    assert not is_gone(f"{machine.rpartition('-')[0]}-0000ffff-{nobody}-0123abcd"), "another container's"
+    for nonsense in ("", "one", "a-b", "a-b-c"):
+        assert not is_gone(nonsense)

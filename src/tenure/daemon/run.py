@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +38,7 @@ from tenure.daemon.view import Counters, Health, View, view_of
 from tenure.engines.clock import Clock
 from tenure.engines.protocol import Engine
 from tenure.ledger.events import STORY_HEAD
+from tenure.ledger.holders import own_name
 from tenure.ledger.ledger import Ledger
 from tenure.ledger.records import (
     Asked,
@@ -89,7 +88,7 @@ class Daemon:
         self.ledger = ledger
         self.engine = engine
         self.clock = clock
-        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self.name = name or own_name()
         self.shadow = shadow
         self.counters = Counters()
         self._lease_s = lease_s
