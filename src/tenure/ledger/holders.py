@@ -7,6 +7,7 @@ finding out whether a process of this very machine is gone.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -43,3 +44,22 @@ def _place() -> str:
     except OSError:
         return NOWHERE
     return hashlib.sha256(f"{boot}{seen}".encode()).hexdigest()[:8]
+
+
+def name_in(folder: Path) -> str:
+    """
+    host:folder:random, the same as long as the folder is there: who comes back leads again at once.
+
+    For a folder that is locked by whoever uses it. Containers may share host name, path and record. Where
+    nothing can be written, the name lasts as long as its process.
+    """
+    path = folder / "holder.id"
+    try:
+        kept = path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        kept = ""  # or cut off by a crash just as it was made: nobody has led by it
+    if not kept:
+        kept = secrets.token_hex(4)
+        with contextlib.suppress(OSError):
+            path.write_text(f"{kept}\n", encoding="ascii")
+    return f"{socket.gethostname()}:{folder.resolve()}:{kept}"

@@ -18,6 +18,7 @@ import structlog
 
 from tenure.daemon.run import Daemon
 from tenure.engines.clock import RealClock
+from tenure.ledger.holders import name_in
 from tenure.ledger.ledger import Ledger, open_ledger
 from tenure.ledger.records import LedgerError
 from tenure.service.live.desk import Desk, called
@@ -81,7 +82,7 @@ def standing(options: Options, say: Say) -> Iterator[tuple[Desk, socket.socket]]
             ledger,
             engine,
             clock,
-            name=f"{socket.gethostname()}:{options.data.resolve()}",
+            name=name_in(options.data),
             shadow=options.shadow,
             lab_file=lab_file(options.lab),
             log=structlog.get_logger("tenure.daemon"),
