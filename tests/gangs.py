@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -26,9 +27,16 @@ def needs_torch() -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """A port that nobody listens on and that the system gives to nobody who asks it for any."""
+    first, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    while True:
+        port = random.SystemRandom().randrange(10_000, min(first, 20_000))
+        with socket.socket() as found:
+            try:
+                found.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class Gang:
@@ -83,7 +91,7 @@ class Gang:
     def running(self) -> bool:
         return any(process.poll() is None for process in self.processes)
 
-    def wait(self, seconds: float = 120.0) -> list[int]:
+    def wait(self, seconds: float = 300.0) -> list[int]:
         """All exit codes; fails where it takes longer."""
         until = time.monotonic() + seconds
         for process in self.processes:
@@ -104,7 +112,7 @@ class Gang:
             found[int(beat["rank"])] = beat
         return found
 
-    def until(self, holds: Callable[[dict[int, dict[str, Any]]], bool], seconds: float = 120.0) -> None:
+    def until(self, holds: Callable[[dict[int, dict[str, Any]]], bool], seconds: float = 300.0) -> None:
         """Wait for the heartbeats to say so."""
         end = time.monotonic() + seconds
         while not holds(self.beats()):
@@ -118,7 +126,7 @@ class Gang:
         beside.replace(self.hook / name)
 
     def ask(self, kind: str, which: str) -> None:
-        self.put("request.json", id=which, kind=kind, deadline=time.time() + 60, reason="a test asks")
+        self.put("request.json", id=which, kind=kind, deadline=time.time() + 600, reason="a test asks")
 
     def losses(self) -> dict[int, str]:
         """Of all attempts so far, the newest word on each step."""

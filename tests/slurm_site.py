@@ -180,14 +180,14 @@ class SlurmSite:
             self.run("scontrol", "reconfigure")
 
     def _started(self, *argv: str) -> None:
-        done = subprocess.run(argv, env=self.env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(argv, env=self.env, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, f"{argv[0]} did not start: {done.stdout}{done.stderr}"
 
     def start_slurmctld(self) -> None:
         self._started("slurmctld", "-f", str(self.conf))
         self.wait(
             lambda: "UP" in self.run("scontrol", "ping", check=False),
-            30,
+            180,
             f"slurmctld is up (log in {self.folder})",
         )
 
@@ -211,7 +211,7 @@ class SlurmSite:
         pid = int(pid_file.read_text())
         assert self._is_ours(pid), f"{pid} of {pid_file} is not a process of this site"
         os.kill(pid, how)
-        _until_gone([pid], 20)
+        _until_gone([pid], 120)
         pid_file.unlink(missing_ok=True)
 
     def _is_ours(self, pid: int) -> bool:
@@ -240,7 +240,7 @@ class SlurmSite:
         """End all of it; nothing is left, whatever state it was in."""
         with contextlib.suppress(AssertionError, subprocess.TimeoutExpired, OSError):
             self.clear()
-        for how, wait_s in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0)):
+        for how, wait_s in ((signal.SIGTERM, 30.0), (signal.SIGKILL, 120.0)):
             names = ("slurmd", "slurmctld", "munged") if how == signal.SIGTERM else ()
             left = [
                 pid for pid, name, _ in self._ours() if pid != os.getpid() and (not names or name in names)
@@ -254,7 +254,7 @@ class SlurmSite:
     # --- use ----------------------------------------------------------------------------------------
 
     def run(
-        self, *argv: str, check: bool = True, timeout: float = 20, more: Mapping[str, str] | None = None
+        self, *argv: str, check: bool = True, timeout: float = 120, more: Mapping[str, str] | None = None
     ) -> str:
         done = subprocess.run(
             argv, env={**self.env, **(more or {})}, capture_output=True, text=True, timeout=timeout,
@@ -293,7 +293,7 @@ class SlurmSite:
                 self.run("scancel", "--quiet", *there, check=False, timeout=60)
             return not left
 
-        self.wait(empty, 60, "all jobs are gone")
+        self.wait(empty, 180, "all jobs are gone")
 
     def wait(self, until: Callable[[], bool], seconds: float, what: str) -> None:
         give_up = time.monotonic() + seconds

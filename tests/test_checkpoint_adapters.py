@@ -6,6 +6,7 @@ import multiprocessing
 
 import pytest
 
+from gangs import free_port
 from tenure.checkpoints import Fenced, Incomplete, Store
 
 torch = pytest.importorskip("torch")
@@ -97,19 +98,15 @@ def _rank(rank: int, port: int, url: str, scratch: str, attempt: int, told) -> N
 
 
 def _two_ranks(url: str, scratch: str, attempt: int) -> dict[int, str | None]:
-    import socket
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     spawn = multiprocessing.get_context("spawn")
     told = spawn.Queue()
     ranks = [spawn.Process(target=_rank, args=(r, port, url, scratch, attempt, told)) for r in range(2)]
     for one in ranks:
         one.start()
-    said = dict(told.get(timeout=120) for _ in ranks)
+    said = dict(told.get(timeout=600) for _ in ranks)
     for one in ranks:
-        one.join(60)
+        one.join(300)
         assert one.exitcode == 0
     return said
 

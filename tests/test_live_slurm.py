@@ -67,7 +67,7 @@ class Live:
         with self.client as client:
             return client.show(job)
 
-    def until(self, what: str, true: Callable[[], bool], seconds: float = 40) -> None:
+    def until(self, what: str, true: Callable[[], bool], seconds: float = 300) -> None:
         try:
             self.site.wait(true, seconds, what)
         except AssertionError as error:
@@ -187,7 +187,7 @@ def test_killed_at_any_instant_it_loses_nothing_and_starts_nothing_twice(
         time.sleep(float(rng.uniform(0.0, 3.0)))
         live.again()
     live.until(
-        "every job has ended", lambda: all(live.phase(job) == "ended" for job in jobs), 60 + 20 * KILLS
+        "every job has ended", lambda: all(live.phase(job) == "ended" for job in jobs), 300 + 20 * KILLS
     )
     shown = {job: live.job(job) for job in jobs}
     assert Counter(job.end for job in shown.values()) == {"finished": len(jobs)}
@@ -223,7 +223,7 @@ def test_a_shadow_compares_what_slurm_did_with_what_it_would_have_done(
     live.site.run("scontrol", "release", ran)
     live.until("it has ended there and here", lambda: live.phase(ran) == "ended")
     live.kill()
-    unseen = live.sbatch("language/olmo", "1h", "--gpus=16", script="exec sleep 60")
+    unseen = live.sbatch("language/olmo", "1h", "--gpus=16", script="exec sleep 900")
     live.site.run("scontrol", "release", unseen)
     live.until("it runs there", lambda: live.site.state(unseen) == "RUNNING")
     live.again()

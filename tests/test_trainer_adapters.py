@@ -24,7 +24,7 @@ def job(framework: str, folder: Path, *options: str) -> dict[str, Any]:
     folder.mkdir(exist_ok=True)
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, JOBS / f"{framework}_job.py", folder, str(STEPS), *options]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=900, env=env, check=False)
     lines = ran.stdout.strip().splitlines()
     assert lines, ran.stderr[-3000:]
     told = json.loads(lines[-1])
