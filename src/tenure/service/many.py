@@ -11,11 +11,12 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from tenure.service.outputs import write_json
@@ -205,8 +206,16 @@ def _pool(workers: int, context: Any, parts: Any) -> Iterator[ProcessPoolExecuto
 
 
 def _gather(runs: Runs, waiting: dict[Future[Any], int], parts: Any, progress: ProgressCall | None) -> None:
+    """Keep what ends. `wait` of all futures holds their locks: Ctrl-C inside it, and the pool never ends."""
+    ended: SimpleQueue[Future[Any]] = SimpleQueue()
+    for future in list(waiting):
+        future.add_done_callback(ended.put)
     while waiting:
-        finished, _ = wait(waiting, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+        finished = []
+        with suppress(Empty):
+            finished.append(ended.get(timeout=LOOK_S))
+            while True:
+                finished.append(ended.get_nowait())
         for future in finished:
             index = waiting.pop(future)
             try:
