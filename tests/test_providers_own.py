@@ -47,7 +47,8 @@ def test_slurm_reserves_nodes_for_a_run_once_and_gives_them_by_name(slurm: Slurm
         (held,) = by.held()
         assert (held.name, held.nodes) == (window, tuple(slurm.nodes[:6]))
         assert held.end - held.start == 3600
-        assert before + 30 <= held.start <= after + 90
+        assert held.start % 900 == 0, "at a quarter of an hour"
+        assert before + 60 <= held.start <= after + 60 + 900
         assert [one.id for one in own.windows(tag=("tenure:intent", window))] == [window]
         (later,) = own.offers(Ask("", 8, 1))
         assert later.start == held.end
