@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+import pytest
+
+from slurm_site import SlurmSite
 from tenure.engines.clock import RealClock
 from tenure.engines.fake import Behaviour, ChosenClock, FakeCluster, by_command
 from tenure.engines.local.engine import LocalEngine, LocalSettings
-from tenure.engines.protocol import Engine, Forget, SeenAttempt, Start, Stop
+from tenure.engines.protocol import Engine, Enrol, Forget, SeenAttempt, Start, Stop
+from tenure.engines.slurm import SlurmEngine, SlurmSettings
 
 NODES = {"n1": 4, "n2": 4}
 
@@ -20,7 +24,13 @@ class Site(Protocol):
     """What the contract needs of a place. Commands are named for what they do: each engine runs its own."""
 
     engine: Engine
+    nodes: Mapping[str, int]  #: GPUs by name of all nodes, two of them at least, four GPUs at least on each
     patience_s: float  #: within which what must happen has happened
+    late_s: float  #: how much later than told what is told by the second is done, and seen to be done
+
+    def submitted(self, command: list[str], *, gpus: int = 1) -> str:
+        """A job that is to run this on so many GPUs, and waits; its id."""
+        ...
 
     def reopen(self) -> None:
         """As if the daemon had died and come back: close the engine, open another on the same place."""
@@ -35,7 +45,11 @@ class Site(Protocol):
         ...
 
     def stubborn(self, seconds: float) -> list[str]:
-        """Runs so long, and does not leave when it is told to stop."""
+        """Runs so long, and does not leave when it is told to stop, once it is `deaf`."""
+        ...
+
+    def deaf(self, job: str) -> None:
+        """Wait until a stubborn one, which has begun, will not hear."""
         ...
 
     def exits(self, code: int) -> list[str]:
@@ -47,12 +61,25 @@ class Site(Protocol):
         ...
 
 
-class FakeSite:
+class _Named:
+    """Jobs are what they are called by: `a`, `b`, …"""
+
+    nodes = NODES
+
+    def __init__(self) -> None:
+        self._names = iter("abcdefgh")
+
+    def submitted(self, command: list[str], *, gpus: int = 1) -> str:
+        return next(self._names)
+
+
+class FakeSite(_Named):
     """The cluster in memory, in a file."""
 
-    patience_s = 5.0
+    patience_s, late_s = 5.0, 0.5
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self.clock = ChosenClock(1_700_000_000.0)
         self._open: Callable[[], FakeCluster] = lambda: FakeCluster.at(
             folder / "fake", NODES, self.clock, behave=self._behave
@@ -76,6 +103,9 @@ class FakeSite:
     def stubborn(self, seconds: float) -> list[str]:
         return [f"sleep {seconds}"]
 
+    def deaf(self, job: str) -> None:
+        """Who is told here how it ends need not prepare for it."""
+
     def exits(self, code: int) -> list[str]:
         return [f"exit {code}"]
 
@@ -84,12 +114,13 @@ class FakeSite:
         self.engine.close()
 
 
-class LocalSite:
+class LocalSite(_Named):
     """This machine, with real processes."""
 
-    patience_s = 20.0
+    patience_s, late_s = 20.0, 2.0
 
     def __init__(self, folder: Path, settings: LocalSettings | None = None) -> None:
+        super().__init__()
         self.folder = folder / "local"
         self.settings = settings
         self.engine = self._open()
@@ -110,12 +141,70 @@ class LocalSite:
     def stubborn(self, seconds: float) -> list[str]:
         return [f"trap '' TERM; touch $TENURE_SAVED; for i in $(seq {seconds * 20:.0f}); do sleep 0.05; done"]
 
+    def deaf(self, job: str) -> None:
+        wait_for(self, job, that=lambda seen: seen.saved is not None)
+
     def exits(self, code: int) -> list[str]:
         return [f"exit {code}"]
 
     def close(self) -> None:
         self.engine.close()
         end_all(self.folder)
+
+
+class SlurmPlace:
+    """A real Slurm, which numbers its jobs itself and knows instants to the second."""
+
+    patience_s, late_s = 40.0, 8.0
+
+    def __init__(self, slurm: SlurmSite) -> None:
+        self.slurm = slurm
+        self.nodes = dict.fromkeys(slurm.nodes, slurm.gpus)
+        self.others: list[SeenAttempt] = []
+        self.engine = self._open()
+        self.others = list(self.engine.see().attempts)
+        self.reopen()
+
+    def _open(self) -> SlurmEngine:
+        engine = SlurmEngine(SlurmSettings(conf=str(self.slurm.conf), folder=str(self.slurm.folder / "said")))
+        for one in self.others:  # of tests before, as far as Slurm remembers
+            engine.carry_out(Forget("f", one.job, one.attempt))
+        return engine
+
+    def submitted(self, command: list[str], *, gpus: int = 1) -> str:
+        order = Enrol(
+            f"enrol {time.monotonic_ns()}", "root", {"account": "vision", "gpus": gpus}, command, {}, "/"
+        )
+        self.engine.carry_out(order)
+        (job,) = [one.job for one in self.engine.see().arrivals if one.enrolled == order.id]
+        return job
+
+    def reopen(self) -> None:
+        self.engine.close()
+        self.engine = self._open()
+
+    def pass_s(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def polite(self, seconds: float) -> list[str]:
+        return ["sleep", str(seconds)]
+
+    def stubborn(self, seconds: float) -> list[str]:
+        return [
+            "bash",
+            "-c",
+            f"trap '' TERM; touch $TENURE_SAVED; for i in $(seq {seconds * 20:.0f}); do sleep 0.05; done",
+        ]
+
+    def deaf(self, job: str) -> None:
+        wait_for(self, job, that=lambda seen: seen.saved is not None)
+
+    def exits(self, code: int) -> list[str]:
+        return ["bash", "-c", f"exit {code}"]
+
+    def close(self) -> None:
+        self.engine.close()
+        self.slurm.clear()
 
 
 def end_all(folder: Path) -> None:
@@ -158,7 +247,12 @@ def processes_of(folder: Path) -> dict[int, str]:
     return found
 
 
-SITES: dict[str, Callable[[Path], Site]] = {"fake": FakeSite, "local": LocalSite}
+SITES: dict[str, Callable[[pytest.FixtureRequest, Path], Site]] = {
+    "fake": lambda _, folder: FakeSite(folder),
+    "local": lambda _, folder: LocalSite(folder),
+    "slurm": lambda test, _: SlurmPlace(test.getfixturevalue("slurm")),
+}
+ENGINES: dict[str, type[Engine]] = {"fake": FakeCluster, "local": LocalEngine, "slurm": SlurmEngine}
 
 
 def find(engine: Engine, job: str, attempt: int = 1) -> SeenAttempt | None:

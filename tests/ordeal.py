@@ -90,7 +90,7 @@ class Record:
 class Machines:
     """A cluster on whose calls the process may die, before or after they are done."""
 
-    name, keeps_queue = "fake", False
+    name, keeps_queue, limit_step_s = "fake", False, 1
 
     def __init__(self, cluster: FakeCluster, fate: Misfortune) -> None:
         self._cluster, self._fate = cluster, fate

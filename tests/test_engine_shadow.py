@@ -22,7 +22,7 @@ from tenure.settings.lab import lab_of
 class Queue:
     """Another scheduler's cluster, as far as it can be read."""
 
-    name, keeps_queue = "theirs", True
+    name, keeps_queue, limit_step_s = "theirs", True, 1
 
     def __init__(self, clock: ChosenClock) -> None:
         self.clock = clock

@@ -87,7 +87,7 @@ class Start(NamedTuple):
     attempt: int
     account: str
     user: str  #: who submitted it
-    nodes: Mapping[str, int]  #: GPUs by node
+    nodes: Mapping[str, int]  #: GPUs by node, equally many on each
     command: Sequence[str]
     env: Mapping[str, str]
     workdir: str
@@ -157,7 +157,10 @@ class Engine(Protocol):
     """One cluster manager. Every call may raise EngineUnavailable; every order may be repeated."""
 
     name: str
-    keeps_queue: bool  #: jobs live in the engine from their submission on (Slurm): ids are the engine's
+    keeps_queue: bool
+    #: Jobs live in the engine from their submission on (Slurm): ids are its own, what is over there starts
+    #: no more, and what it does not know may be over: it need not be told anything.
+    limit_step_s: int  #: `max_runtime_s` is rounded up to a multiple of it
 
     def see(self) -> Seen:
         """What is, now. Bounded in time: it raises EngineUnavailable sooner than hang."""

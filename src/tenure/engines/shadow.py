@@ -47,6 +47,7 @@ class ShadowEngine:
     """Reads one engine and pretends the rest. What it pretends outlives the process in `file`."""
 
     keeps_queue = True
+    limit_step_s = 1
 
     def __init__(self, engine: Engine, clock: Clock, file: Path) -> None:
         self.name = engine.name

@@ -47,6 +47,7 @@ class FakeCluster:
 
     name = "fake"
     keeps_queue = False
+    limit_step_s = 1
 
     def __init__(
         self,

@@ -70,6 +70,7 @@ class LocalEngine:
 
     name = "local"
     keeps_queue = False
+    limit_step_s = 1
 
     def __init__(
         self,

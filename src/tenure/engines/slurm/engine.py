@@ -54,6 +54,7 @@ from tenure.engines.slurm.traces import Traces
 
 BETWEEN_REQUEUE_AND_RELEASE_S = 2.0  #: sooner, the credential of the last start may refuse the next one
 SIGNAL_WITHIN_S = 2.0
+HEARS_AFTER_S = 5.0  #: Slurm calls a job running before its script is: a signal in between is lost
 SILENT_FOR_S = 30.0  #: a node that does not answer for so long takes nothing new
 ALREADY = (
     "invalid job id",
@@ -68,6 +69,7 @@ class SlurmEngine:
 
     name = "slurm"
     keeps_queue = True
+    limit_step_s = 60  #: Slurm counts in minutes
 
     def __init__(
         self,
@@ -209,9 +211,10 @@ class SlurmEngine:
             self._forget((order.job, order.attempt))
 
     def _forget(self, key: tuple[str, int]) -> None:
+        if key in self._open:
+            raise OrderRefused(f"attempt {key[1]} of job {key[0]} is still running")
         self._vanished.pop(key, None)
-        if key not in self._open:
-            self._forgotten.add(key)
+        self._forgotten.add(key)
 
     def _jobs(self) -> dict[str, Job]:
         jobs, odd = jobs_of(self.programs, self.settings.partition)
@@ -315,9 +318,7 @@ class SlurmEngine:
         if note.stop == order.id or note.ended is not None:
             return  # told already; `see` presses on
         by = at + order.grace_s
-        if (
-            note.stop
-        ):  # another order came before: the shorter grace, and nothing is queued again against either
+        if note.stop:  # told before: the shorter grace, and nothing is queued again against either
             note = note._replace(stop=order.id, by=min(by, note.by), requeue=order.requeue and note.requeue)
         else:
             note = note._replace(stop=order.id, told=at, by=by, requeue=order.requeue)
@@ -368,7 +369,7 @@ class SlurmEngine:
             return
         if job.state == "COMPLETING":
             return
-        if not note.signalled:
+        if not note.signalled and at - (job.started or at) >= HEARS_AFTER_S:
             # to the batch script, all its children and all steps
             self._signal(job, "TERM", "--full")
             self._write(job, note._replace(signalled=True))

@@ -164,6 +164,9 @@ def _requeued(job: Job, note: Note, dead: set[str], said: Said) -> SeenAttempt:
     """An attempt that Slurm has queued again since: of its end it keeps only the instant."""
     ended = note.ended if note.ended is not None else job.submitted
     exit_code, signal_ = _end(note.status)
+    began = note.started
+    if began is None and note.restarts < job.restarts:  # else it was taken back before it had begun
+        began = note.since
     failed = sorted(dead & set(note.nodes))
     if note.stop:
         detail = "told to leave, and queued again"
@@ -175,7 +178,7 @@ def _requeued(job: Job, note: Note, dead: set[str], said: Said) -> SeenAttempt:
         job.id,
         note.attempt,
         note.nodes,
-        started=min(note.since if note.started is None else note.started, ended),
+        started=None if began is None else min(began, ended),
         ended=ended,
         exit_code=exit_code,
         signal=signal_,
