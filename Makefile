@@ -33,7 +33,8 @@ ORDEALS ?= 2000
 # Several workers on few cores: threads of one worker's algebra only wait for those of the other.
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
-PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+# A file's tests stay together; tests/longest.py says which files begin first.
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # What the core decides, in worlds small enough to be played without a compiler too.
 CORE_TESTS := tests/test_scenarios_of_rules.py $(wildcard tests/test_core_*.py)
 

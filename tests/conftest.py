@@ -18,6 +18,7 @@ from databases import (
     sqlite_record_url,
     sqlite_url,
 )
+from longest import LONGEST
 from played import SCENARIOS, Played, play
 from slurm_site import slurm
 
@@ -34,6 +35,12 @@ __all__ = [  # fixtures live where a conftest names them
     "sqlite_url",
     "told",
 ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, the others as they were."""
+    place = {name: at for at, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(place)))
 
 
 @pytest.fixture(scope="session")

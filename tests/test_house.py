@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from longest import LONGEST
 from tenure.core.kernel import KERNEL_ROOMS
 from tenure.core.words import Reason
 
@@ -339,6 +340,12 @@ def test_the_ratchet_only_tightens() -> None:
             if name not in sizes or sizes[name][0] <= sizes[name][1]
         ]
     )
+
+
+def test_files_that_begin_first_are_there() -> None:
+    gone = [name for name in LONGEST if not (ROOT / "tests" / f"{name}.py").exists()]
+    assert not gone, "tests/longest.py names what is not there"
+    assert len(set(LONGEST)) == len(LONGEST)
 
 
 # --- a reason has four homes --------------------------------------------------------------------
