@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
+from gangs import Gang
 from hook_world import Clocks, beat, hook_of, put
+from tenure.checkpoints.store import Store
 from tenure.runs.hook import Hook as ControllersHook
 from tenure.trainer import Hook, Place
 from tenure.trainer.agreement import mark
@@ -175,3 +178,23 @@ def test_a_trainer_whose_clock_is_behind_is_led_by_the_controllers(tmp_path: Pat
     hook = hook_of(tmp_path, clocks)
     assert hook.poll(1, 1).drains
     assert any("behind the controller's" in line for line in hook.troubles)
+
+
+@pytest.mark.slow
+def test_a_gang_of_two_saves_once_for_its_own_deadline_and_the_controllers_request(tmp_path: Path) -> None:
+    with Gang(tmp_path, 1, steps=100_000, pace=0.05) as gang:
+        gang.until(lambda beats: len(beats) == 2 and min(beat["step"] for beat in beats.values()) >= 1)
+        now = time.time()
+        ends = now + 3600
+        gang.put("window.json", run="example", attempt=1, window="w", checkpoint_at=now, drain_at=ends - 60,
+                 ends_at=ends, margin_s=30)  # fmt: skip
+        gang.until(lambda beats: all(beat["committed_step"] > 0 for beat in beats.values()))
+        gang.put("request.json", id="near", kind="checkpoint", deadline=ends - 60, reason="the end is near",
+                 attempt=1, until=ends)  # fmt: skip
+        gang.until(lambda beats: {beat["answered"] for beat in beats.values()} == {"near"})
+        gang.ask("drain", "leave")
+        assert gang.wait() == [0, 0], gang.told()
+        left = gang.beats()[0]["step"]
+    saved = [one.step for one in Store(str(tmp_path / "store"), "example").checkpoints()]
+    assert len(saved) == 2, "one for the end that is near, and that of the drain"
+    assert saved[-1] == left
