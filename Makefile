@@ -91,8 +91,9 @@ test-plain: $(READY)
 test-checked: $(READY)
 	NUMBA_BOUNDSCHECK=1 $(PYTEST) -m "not slow" $(CORE_TESTS)
 
+# One more than compute: a third of the time these wait for servers, clusters and windows.
 test-compiled: $(READY)
-	$(PYTEST) tests
+	$(PYTEST) -n $$(($(WORKERS) + 1)) tests
 
 bench: $(READY)
 	$(BIN)/python bench/run.py
