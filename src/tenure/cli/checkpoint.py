@@ -66,6 +66,7 @@ def verify(
     checkpoint: Annotated[
         str | None, typer.Argument(metavar="[CHECKPOINT]", help="A step, or step-attempt; default: all.")
     ] = None,
+    *,
     deep: Annotated[bool, typer.Option("--deep", help="Read every byte again and compare its hash.")] = False,
     due: Annotated[
         str | None,

@@ -17,6 +17,36 @@ from tenure.trainer.words import EVAL
 Commit = Callable[[Path, int, float], object]
 
 
+class _Save:
+    """A save by the Trainer, which begins in one of its calls and ends in another."""
+
+    def __init__(self, hook: Hook, tokens: Callable[[int], float], commit: Commit) -> None:
+        self.hook, self.tokens, self.commit = hook, tokens, commit
+        self._open: contextlib.ExitStack | None = None
+
+    def begins(self, state: Any) -> None:
+        """The Trainer is about to write."""
+        if self._open is None:
+            self._open = contextlib.ExitStack()
+            self._open.enter_context(self.hook.saving(state.global_step, self.tokens(state.global_step)))
+
+    def ends(self, args: Any, state: Any) -> None:
+        """It has written this rank's part."""
+        self.begins(state)
+        opened, self._open = self._open, None
+        assert opened is not None
+        with opened:
+            self.hook.agreed(False)  # each rank has written its part: none is left out of the commit
+            if state.is_world_process_zero:
+                path = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+                self.commit(path, state.global_step, self.tokens(state.global_step))
+
+
+def _over(state: Any, control: Any) -> bool:
+    """Whether no step follows: the last one is saved, whatever the Trainer's own strategy is."""
+    return bool(control.should_training_stop or state.global_step >= state.max_steps)
+
+
 def transformers_callback(
     hook: Hook, tokens: Callable[[int], float], commit: Commit = lambda path, step, tokens: None
 ) -> Any:
@@ -29,11 +59,11 @@ def transformers_callback(
     """
     from transformers import TrainerCallback
 
+    save = _Save(hook, tokens, commit)
+
     class DrainCallback(TrainerCallback):
         def __init__(self) -> None:
-            self.hook = hook
             self.trainer: Any = None
-            self._open: contextlib.ExitStack | None = None
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             hook.signals.install()
@@ -42,7 +72,7 @@ def transformers_callback(
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
             answer = hook.poll(state.global_step, tokens(state.global_step))
-            if answer.saves or self._over(state, control):
+            if answer.saves or _over(state, control):
                 control.should_save = True
             elif control.should_save and not hook.room_for_save():
                 control.should_save = False  # it would hold up the drain's
@@ -50,7 +80,7 @@ def transformers_callback(
                 control.should_evaluate = False  # it would take the time that is left
                 control.should_training_stop = True
             if control.should_save and not control.should_evaluate:
-                self._begin(state)
+                save.begins(state)
             return control
 
         def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
@@ -58,44 +88,27 @@ def transformers_callback(
             if hook.leaving is not None:  # its save is done
                 control.should_evaluate = False
                 control.should_save = not kept
-            elif self._over(state, control):
+            elif _over(state, control):
                 control.should_save = not kept
             if control.should_save and not control.should_evaluate:
-                self._begin(state)
+                save.begins(state)
             return control
 
         def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if control.should_save and args.save_strategy != "best":  # which decides after this
-                self._begin(state)
+                save.begins(state)
 
         def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             answer = hook.poll(state.global_step, tokens(state.global_step), EVAL)
             if answer.saves and self.trainer is not None:
-                self._begin(state)
+                save.begins(state)
                 self.trainer._save_checkpoint(self.trainer.model, None)
-                self.on_save(args, state, control)
+                save.ends(args, state)
             if answer.drains and self.trainer is not None:
                 raise SystemExit(hook.leave())  # an evaluation knows no other way out
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            if self._open is None:
-                self._begin(state)
-            opened, self._open = self._open, None
-            assert opened is not None
-            with opened:
-                hook.agreed(False)  # each rank has written its part: none is left out of the commit
-                if state.is_world_process_zero:
-                    path = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-                    commit(path, state.global_step, tokens(state.global_step))
-
-        def _begin(self, state: Any) -> None:
-            if self._open is None:
-                self._open = contextlib.ExitStack()
-                self._open.enter_context(hook.saving(state.global_step, tokens(state.global_step)))
-
-        def _over(self, state: Any, control: Any) -> bool:
-            """Whether no step follows: the last one is saved, whatever the Trainer's own strategy is."""
-            return bool(control.should_training_stop or state.global_step >= state.max_steps)
+            save.ends(args, state)
 
         def leave(self) -> int:
             """The exit code, once `train` has come back."""
