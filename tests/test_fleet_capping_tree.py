@@ -113,33 +113,3 @@ def test_racks_that_move_together_are_refused_gains_by_the_command_too(tmp_path:
     assert answer["meters"][0]["gains"] is None
     assert "together" in answer["meters"][0]["refused"]
     assert answer["meters"][0]["common"] == pytest.approx(1.01, abs=1e-6)
-
-
-CAPPING = (
-    "base_w: 960\nrated_w: 1200\ncurve: gb200_fit\nrack: {gpus: 72, overhead_w: 357}\n"
-    "breakers: [{name: p, limit_kw: 700}]\njobs: [{name: A, racks: {p: 8}}]\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("command", "text", "words"),
-    [
-        ("capping", CAPPING.replace("700", "-700"), "limit_kw"),
-        ("capping", CAPPING.replace("700", "100"), "floor"),
-        ("capping", CAPPING.replace("base_w: 960", "base_w: 700"), "never extrapolated"),
-        ("capping", CAPPING.replace("racks: {p: 8}", "racks: {q: 8}"), "'q'"),
-        ("capping", CAPPING.replace("limit_kw: 700}", "limit_kw: 700, under: x}"), "'x'"),
-        ("capping", CAPPING + "controller: {low: 99%, high: 98%}\n", "below the high one"),
-        ("capping", CAPPING + "controller: {settle: 2m}\n", "slower than its breaker"),
-        ("calibrate", "readings: none.csv\nmeters: [{column: m, racks: [a]}]\n", "none.csv"),
-        ("calibrate", "readings: none.csv\nmeters: [{column: m, racks: [m]}]\n", "once"),
-        ("calibrate", "readings: none.csv\nmeters: []\n", "meters"),
-    ],
-)
-def test_a_wrong_file_is_one_message_and_status_2(command: str, text: str, words: str, tmp_path: Path):
-    file = tmp_path / "plan.yaml"
-    file.write_text(text)
-    told = ask(command, file)
-    assert told.exit_code == 2
-    assert words in told.output
-    assert "Traceback" not in told.output

@@ -99,27 +99,6 @@ def test_the_lives_of_titans_gpus_show_no_infant_mortality(tmp_path: Path):
     assert (np.diff(alive) <= 0).all()
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("{}\n", "counted"),
-        ("records: [{source: a, class: hardware, nodes: 4, causes: {x: 1}}]\n", "counted over"),
-        ("records: [{source: a, class: gpu, nodes: 4, days: 3, causes: {x: 1}}]\n", "class"),
-        ("records: [{source: a, nodes: 4, days: -3, causes: {x: 1}}]\n", "days"),
-        ("records: [{source: a, nodes: 4, days: 3, log: none.csv}]\n", "none.csv"),
-        ("lives: {file: none.csv}\n", "none.csv"),
-        ("sizes: [{gpus: 8, events: 3}]\n", "gpu_days"),
-    ],
-)
-def test_a_wrong_file_is_one_message_and_status_2(text: str, words: str, tmp_path: Path):
-    file = tmp_path / "plan.yaml"
-    file.write_text(text)
-    told = ask(file)
-    assert told.exit_code == 2
-    assert words in told.output
-    assert "Traceback" not in told.output
-
-
 def test_a_life_that_ends_before_it_began_is_refused_with_its_line(tmp_path: Path):
     (tmp_path / "lives.csv").write_text("begin,end,event\n2020-01-02,2020-03-01,\n2020-03-02,2020-03-01,x\n")
     (tmp_path / "plan.yaml").write_text("lives: {file: lives.csv}\n")

@@ -173,21 +173,3 @@ def test_a_map_tells_small_gains_finely_and_no_sign_of_nothing(tmp_path: Path):
     shown = page.read_text()
     assert re.search(r">\+\d\.\d</span>", shown)
     assert not re.search(r">[+\u2212]0(\.0)?</span>", shown)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("mtbf: 3h\nrecovery: 5m\nplay: {spare: 4, repair: 1h}\n", "node by node"),
-        ("mtbf: 3h\nrecovery: 5m\nrollout: {part: 60%, replicas: 1, away: 3m}\n", "replicas"),
-        ("mtbf: 3h\nrecovery: 5m\nrollout: {part: 60%, replicas: 4, away: 3m, mode: overlapped}\n", "nodes"),
-        ("mtbf: 3h\nrecovery: 5m\nruns: {a: {recovery: -5m}}\n", "runs.a"),
-        ("mtbf: 3h\nrecovery: 5m\nruns: {a: {speed: 5}}\n", "speed"),
-    ],
-)
-def test_a_wrong_file_is_one_message_and_status_2(text: str, words: str, tmp_path: Path):
-    file = tmp_path / "plan.yaml"
-    file.write_text(text)
-    told = ask(file)
-    assert told.exit_code == 2
-    assert words in told.output
