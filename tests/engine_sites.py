@@ -117,7 +117,7 @@ class FakeSite(_Named):
 class LocalSite(_Named):
     """This machine, with real processes."""
 
-    patience_s, late_s = 20.0, 2.0
+    patience_s, late_s = 180.0, 30.0
 
     def __init__(self, folder: Path, settings: LocalSettings | None = None) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ class LocalSite(_Named):
 class SlurmPlace:
     """A real Slurm, which numbers its jobs itself and knows instants to the second."""
 
-    patience_s, late_s = 40.0, 8.0
+    patience_s, late_s = 180.0, 40.0
 
     def __init__(self, slurm: SlurmSite) -> None:
         self.slurm = slurm
@@ -210,7 +210,7 @@ class SlurmPlace:
 def end_all(folder: Path) -> None:
     """Stop every attempt of a local engine's folder; then no process of it may be left."""
     engine = LocalEngine(folder, NODES)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 180
     try:
         while running := [seen for seen in engine.see().attempts if seen.ended is None]:
             assert time.monotonic() < deadline, f"still there: {running}"

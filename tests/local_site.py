@@ -56,7 +56,7 @@ def run_forever(site: LocalSite) -> int:
     return int(record(site, "shepherd", "z")["pid"])
 
 
-def until(that: Any, within_s: float = 20) -> None:
+def until(that: Any, within_s: float = 180) -> None:
     deadline = time.monotonic() + within_s
     while not that():
         assert time.monotonic() < deadline, "it never came to be so"

@@ -65,7 +65,7 @@ class AccountedSite(SlurmSite):
             )
             conf.chmod(0o600)
             self._started("slurmdbd")
-            self.wait(lambda: "lab" in self._told_of_cluster(), 60, "slurmdbd knows the cluster")
+            self.wait(lambda: "lab" in self._told_of_cluster(), "slurmdbd knows the cluster")
         super().start_slurmctld()
 
     def _told_of_cluster(self) -> str:
@@ -88,7 +88,7 @@ class AccountedSite(SlurmSite):
                  "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900"],
                 env=self.env, stdout=log, stderr=log,
             )  # fmt: skip
-        self.wait(lambda: "alive" in self._sql_admin("ping"), 60, "the database is up")
+        self.wait(lambda: "alive" in self._sql_admin("ping"), "the database is up")
         self.run(
             "mariadb", "--no-defaults", f"--socket={self.db_socket}", "-u", "root", "-e",
             "CREATE DATABASE acct; CREATE USER slurm@localhost IDENTIFIED BY 'open';"

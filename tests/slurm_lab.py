@@ -78,7 +78,7 @@ class Lab:
         return found[0] if found else None
 
     def until(
-        self, job: str, attempt: int, holds: Callable[[SeenAttempt], bool], seconds: float = 20
+        self, job: str, attempt: int, holds: Callable[[SeenAttempt], bool], seconds: float = 180
     ) -> SeenAttempt:
         last: list[SeenAttempt | None] = [None]
 
@@ -87,18 +87,18 @@ class Lab:
             return last[0] is not None and holds(last[0])
 
         try:
-            self.site.wait(met, seconds, f"attempt {attempt} of {job}")
+            self.site.wait(met, f"attempt {attempt} of {job}", seconds)
         except AssertionError:
             raise AssertionError(f"{last[0]}\n{self.site.job(job)}") from None
         assert last[0] is not None
         return last[0]
 
-    def until_ended(self, job: str, attempt: int = 1, seconds: float = 20) -> SeenAttempt:
+    def until_ended(self, job: str, attempt: int = 1, seconds: float = 180) -> SeenAttempt:
         return self.until(job, attempt, lambda one: one.ended is not None, seconds)
 
     def ready(self, job: str) -> None:
         """Wait until its script has set its traps."""
-        self.site.wait(lambda: "ready" in self.out(job), 20, f"{job} is ready")
+        self.site.wait(lambda: "ready" in self.out(job), f"{job} is ready")
 
     def out(self, job: str) -> str:
         path = self.site.folder / "out" / f"slurm-{job}.out"

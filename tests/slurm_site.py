@@ -147,7 +147,7 @@ class SlurmSite:
         self.start_slurmctld()
         for node in self.nodes:
             self.start_slurmd(node)
-        self.wait(lambda: self.idle() == len(self.nodes), 120, "all nodes are idle")
+        self.wait(lambda: self.idle() == len(self.nodes), "all nodes are idle")
 
     def _write_conf(self) -> None:
         first, last = self.nodes[0], self.nodes[-1]
@@ -187,7 +187,6 @@ class SlurmSite:
         self._started("slurmctld", "-f", str(self.conf))
         self.wait(
             lambda: "UP" in self.run("scontrol", "ping", check=False),
-            180,
             f"slurmctld is up (log in {self.folder})",
         )
 
@@ -293,9 +292,9 @@ class SlurmSite:
                 self.run("scancel", "--quiet", *there, check=False, timeout=60)
             return not left
 
-        self.wait(empty, 180, "all jobs are gone")
+        self.wait(empty, "all jobs are gone")
 
-    def wait(self, until: Callable[[], bool], seconds: float, what: str) -> None:
+    def wait(self, until: Callable[[], bool], what: str, seconds: float = 180) -> None:
         give_up = time.monotonic() + seconds
         while not until():
             assert time.monotonic() < give_up, f"not within {seconds:g} s: {what}"

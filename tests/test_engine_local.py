@@ -81,7 +81,7 @@ def test_told_to_stop_what_it_left_behind_may_use_the_grace_too(either: LocalSit
     program += " os._exit(0))); print('ready', flush=True); time.sleep(60)"
     either.engine.carry_out(start("a", [f'python3 -c "{program}" & wait']))
     until(lambda: "ready" in output(either))
-    either.engine.carry_out(stop("a", 10))
+    either.engine.carry_out(stop("a", 300))
     seen = wait_for(either, "a", that=ended)
     assert output(either) == "ready\nsaved\n"
     assert (seen.told, seen.done) == (True, False)
@@ -101,13 +101,17 @@ def test_what_forks_without_end_is_ended_too(either: LocalSite) -> None:
 # --- shepherds die ------------------------------------------------------------------------------------------
 
 
-def test_when_its_shepherd_is_killed_it_runs_on_and_its_end_is_seen(either: LocalSite) -> None:
-    either.engine.carry_out(start("a", ["sleep 1.5; echo end"]))
+def test_when_its_shepherd_is_killed_it_runs_on_and_its_end_is_seen(
+    either: LocalSite, tmp_path: Path
+) -> None:
+    either.engine.carry_out(start("a", [f"until test -e {tmp_path}/go; do sleep 0.05; done; echo end"]))
     wait_for(either, "a", that=begun)
     os.kill(record(either, "shepherd")["pid"], signal.SIGKILL)
     before = record(either, "shepherd")["pid"]
     until(lambda: either.engine.see() and record(either, "shepherd")["pid"] != before)
     assert find(either.engine, "a").ended is None  # type: ignore[union-attr]
+    let_go_at = time.time()
+    (tmp_path / "go").touch()
     seen = wait_for(either, "a", that=ended)
     assert output(either) == "end\n"
     assert (seen.exit_code, seen.signal, seen.detail) == (
@@ -117,7 +121,7 @@ def test_when_its_shepherd_is_killed_it_runs_on_and_its_end_is_seen(either: Loca
     )
     assert seen.started is not None
     assert seen.ended is not None
-    assert 1.4 <= seen.ended - seen.started < 4
+    assert let_go_at - 1 <= seen.ended <= time.time() + 1
 
 
 @pytest.mark.parametrize("how", ["stop", "limit"])
@@ -235,7 +239,7 @@ def trial(folder: Path, number: int, chance: Any) -> None:
     try:
         for order in [*(start(job, [command]) for job in "abc"), *([stop("a", 0.02)] if every else [])] * 2:
             engine.carry_out(order)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 180
         while any(seen.ended is None for seen in engine.see().attempts):
             assert time.monotonic() < deadline, engine.see().attempts
             time.sleep(0.01)
@@ -318,14 +322,13 @@ def test_two_engines_at_once_give_no_gpu_twice(site: LocalSite) -> None:
     assert sorted(order["slots"] for order in orders) == [[0], [1], [2], [3]]
 
 
-def test_whoever_asks_to_be_woken_hears_of_a_beginning_and_an_end(site: LocalSite) -> None:
+def test_whoever_asks_to_be_woken_hears_of_a_beginning_and_an_end(site: LocalSite, tmp_path: Path) -> None:
     woken = threading.Semaphore(0)
     site.engine.on_change(woken.release)
-    site.engine.carry_out(start("a", ["sleep", "0.3"]))
+    site.engine.carry_out(start("a", [f"until test -e {tmp_path}/go; do sleep 0.05; done"]))
     until(lambda: woken.acquire(timeout=5) and find(site.engine, "a").started is not None)  # type: ignore[union-attr]
-    asked = time.monotonic()
+    (tmp_path / "go").touch()
     until(lambda: woken.acquire(timeout=5) and find(site.engine, "a").ended is not None)  # type: ignore[union-attr]
-    assert time.monotonic() - asked < 5
 
 
 def test_looking_again_opens_no_file_where_nothing_has_changed(site: LocalSite) -> None:

@@ -137,12 +137,13 @@ def test_what_cannot_begin_fails_and_says_why(site: LocalSite, change: dict[str,
 
 def test_a_job_says_that_it_has_saved_and_that_it_is_done(site: LocalSite) -> None:
     command = "trap 'touch $TENURE_DONE; exit 0' TERM; touch $TENURE_SAVED; while true; do sleep 0.05; done"
+    before = time.time()
     site.engine.carry_out(start("a", [command]))
     seen = wait_for(site, "a", that=lambda seen: seen.saved is not None)
     assert seen.saved is not None
-    assert abs(seen.saved - time.time()) < 10
+    assert before - 1 < seen.saved < time.time() + 1
     assert not seen.done
-    site.engine.carry_out(stop("a", 10))
+    site.engine.carry_out(stop("a", 300))
     seen = wait_for(site, "a", that=ended)
     assert (seen.told, seen.done, seen.exit_code) == (True, True, 0)
 

@@ -140,7 +140,7 @@ def test_tasks_of_an_array_are_jobs_of_their_own(lab: Lab) -> None:
 
 def test_other_partitions_are_no_business_of_ours(lab: Lab) -> None:
     theirs = lab.site.sbatch("--partition=others", "--gpus=1", "--comment", SAYS)
-    lab.site.wait(lambda: lab.site.state(theirs) == "RUNNING", 10, "their job runs")
+    lab.site.wait(lambda: lab.site.state(theirs) == "RUNNING", "their job runs")
     seen = lab.see()
     assert lab.arrival(theirs, seen) is None
     assert lab.attempt(theirs, 1, seen) is None
@@ -162,7 +162,7 @@ def test_what_came_unheld_is_held_and_what_runs_unasked_is_shown(lab: Lab) -> No
     runs = lab.submit("--gpus=3")
     lab.site.run("scontrol", "update", f"JobId={runs}", "ReqNodeList=n040")
     lab.site.run("scontrol", "release", runs)
-    lab.site.wait(lambda: lab.site.state(runs) == "RUNNING", 10, "it runs")
+    lab.site.wait(lambda: lab.site.state(runs) == "RUNNING", "it runs")
     seen = lab.until(runs, 1, lambda one: one.started is not None)
     assert dict(seen.nodes) == {"n040": 3}
     assert lab.site.state(runs) == "RUNNING"
@@ -195,7 +195,7 @@ def test_an_enrolled_job_arrives_once_however_often_it_is_ordered(lab: Lab) -> N
     for key, value in order.spec.items():
         assert found[0].spec[key] == value
     lab.start(job, lab.nodes(1, 2))
-    lab.site.wait(lambda: bool(lab.out(job)), 5, "it has begun")
+    lab.site.wait(lambda: bool(lab.out(job)), "it has begun")
     assert lab.out(job) == f'it\'s "quoted" $HOME from {lab.site.folder}/out, {job}\n'
     lab.stop(job, requeue=False)
     lab.until_ended(job)
@@ -208,7 +208,7 @@ def test_an_enrolled_job_runs_as_who_asked(lab: Lab) -> None:
     (found,) = lab.see().arrivals
     assert found.user == "nobody"
     lab.start(found.job, lab.nodes(1, 2))
-    lab.site.wait(lambda: "nobody" in lab.out(found.job), 5, "it runs as nobody")
+    lab.site.wait(lambda: "nobody" in lab.out(found.job), "it runs as nobody")
     with pytest.raises(OrderRefused, match="no user 'zoe'"):
         lab.engine.carry_out(enrol(lab, user="zoe"))
     server = lab.another(submit_as="server")

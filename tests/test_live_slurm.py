@@ -69,7 +69,7 @@ class Live:
 
     def until(self, what: str, true: Callable[[], bool], seconds: float = 300) -> None:
         try:
-            self.site.wait(true, seconds, what)
+            self.site.wait(true, what, seconds)
         except AssertionError as error:
             said = "".join(self.served.said)[-3000:]
             queue = self.site.run("squeue", "-a", "-t", "all", "-o", "%i %T %r %N %k", check=False)

@@ -53,7 +53,6 @@ def test_how_a_forgotten_job_ended_is_asked_of_the_accounting(site: AccountedSit
                 engine.carry_out(start)
             site.wait(
                 lambda: all((one := shown(engine, job)) is not None and one.started for job in jobs.values()),
-                30,
                 "all have begun",
             )
             site.run("scancel", jobs["cancelled"])
@@ -62,7 +61,6 @@ def test_how_a_forgotten_job_ended_is_asked_of_the_accounting(site: AccountedSit
                 lambda: (
                     not set(jobs.values()) & set(site.run("squeue", "-h", "-t", "all", "-o", "%i").split())
                 ),
-                90,
                 "Slurm has forgotten them",
             )
             site.wait(
@@ -70,7 +68,6 @@ def test_how_a_forgotten_job_ended_is_asked_of_the_accounting(site: AccountedSit
                     "COMPLETED"
                     in site.run("sacct", "-n", "-X", "-j", jobs["ends"], "-o", "State", check=False)
                 ),
-                60,
                 "the accounting has heard of it",
             )
             later = SlurmEngine(
