@@ -209,7 +209,7 @@ class Hook:
             self.progress.saves.add(self.clock.ticks() - begun)
             self._saved = max(self._saved, begun)
             self._kept |= asked_for
-            self._asked()
+            self._asked(self.clock.now(), self.rungs)
         if step >= self.progress.committed_step:
             self.progress.committed_step = step
             self.progress.committed_tokens = self.progress.tokens if tokens is None else float(tokens)
@@ -277,12 +277,13 @@ class Hook:
             self.watcher.trouble("silent", text)
         else:
             self.watcher.trouble("silent", "")
-        return wish(self._asked(), self.clock.now(), self.rungs, self._answered)
+        now, rungs = self.clock.now(), self.rungs
+        return wish(self._asked(now, rungs), now, rungs, self._answered)
 
-    def _asked(self) -> list[Asked]:
+    def _asked(self, now: float, rungs: Rungs) -> list[Asked]:
         """All that is asked; what a committed save has answered is marked so."""
         heard, ticks = self.watcher.heard._replace(signal=self.signals.heard), self.clock.ticks()
-        asked = asked_of(heard, self.clock.now(), ticks, self.place.attempt, self.rungs)
+        asked = asked_of(heard, now, ticks, self.place.attempt, rungs)
         for one in asked:
             if mark(one.answer.request) in self._kept or covered(one, ticks - self._saved, self._kept):
                 self._answered.add(mark(one.answer.request))
