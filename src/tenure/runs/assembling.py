@@ -140,7 +140,7 @@ def _launch(d: Deciding, nodes: int, at_least: int, window: str, place: int = 0)
 
 def _reserved(d: Deciding, places: list[Window]) -> None:
     gang = d.run.file.gang
-    mine = held(d.alive())
+    mine = held(d.of_gang())
     missing = d.run.nodes - mine.taken - d.unseen()
     if missing <= 0:
         _begin_when_up(d)
@@ -171,7 +171,7 @@ def _named(windows: list[Window]) -> str:
 
 def _on_demand(d: Deciding) -> None:
     gang = d.run.file.gang
-    mine = held(d.alive())
+    mine = held(d.of_gang())
     missing = d.run.nodes - mine.taken - d.unseen()
     if missing <= 0:
         _begin_when_up(d)
@@ -234,7 +234,7 @@ def _test(d: Deciding, nodes: tuple[str, ...], windows: tuple[str, ...]) -> None
 
 
 def _begin_when_up(d: Deciding) -> None:
-    mine = held(d.alive())
+    mine = held(d.of_gang())
     d.wake_at(d.now + SOON_S)
     if mine.broken or mine.stopping or mine.coming or d.unseen() or d.look.kept is None:
         if mine.broken:

@@ -84,6 +84,8 @@ class Controller:
         self._catch_up()
         if not self.parts.book.events("run_begun"):
             self._record("run_begun", {"nodes": self.run.nodes, "tokens": self.run.tokens})
+        if self.state.releasing:  # who wrote that may have died before it was done
+            self._release(looks.Release(tuple(self.state.releasing)))
         for window in self.run.file.given:
             if window not in self.state.bought:
                 self._record("window_adopted", {"window": window}, f"adopted/{window}")

@@ -16,6 +16,7 @@ from tenure.providers.protocol import (
     RUNNING,
     SCHEDULED,
     STARTING,
+    STOPPING,
     Node,
     Window,
 )
@@ -105,6 +106,11 @@ class Deciding:
     def alive(self) -> list[Node]:
         """Ours that cost or hold a place; those that stop still do."""
         return [node for node in self.look.nodes or () if node.state in ALIVE]
+
+    def of_gang(self) -> list[Node]:
+        """The same, for what the gang can be made of: what is to be let go is going, whatever its state."""
+        letting_go = self.state.releasing
+        return [node._replace(state=STOPPING) if node.id in letting_go else node for node in self.alive()]
 
     def up(self) -> list[Node]:
         """Ours that work or will."""
