@@ -41,7 +41,7 @@ LAB = {
 }
 SOONEST_S, LATEST_S = 0.02, 0.5  #: a server lives for so long
 AT_ONCE = 14  #: jobs that wait or run at one time
-REST_S = 90.0  #: until the last job has ended, once nothing is killed any more
+REST_S = 600.0  #: until the last job has ended, once nothing is killed any more
 #: What a job does: says where it runs, works, says that it is done. `exit 3` fails.
 SCRIPT = (
     'echo "b $TENURE_JOB $TENURE_ATTEMPT $$ $(date +%s.%N) $CUDA_VISIBLE_DEVICES" >> {journal}; '

@@ -169,17 +169,17 @@ def test_a_server_that_is_stopped_in_the_middle_of_a_turn_keeps_the_lead_until_t
     class Stuck(FakeCluster):
         def see(self) -> Any:
             inside.set()
-            go_on.wait(30)
+            go_on.wait(180)
             return super().see()
 
     engine = Stuck({node.name: node.gpus for node in lab.nodes}, clock)
     daemon = Daemon(lab, ledger, engine, clock, name="one", log=QUIET)
     daemon.start()
-    assert inside.wait(30)
+    assert inside.wait(180)
     daemon.stop(0.05)
     assert ledger.lead("another", clock.now(), 5.0) is None
     go_on.set()
-    daemon._thread.join(30)  # type: ignore[union-attr]
+    daemon._thread.join(180)  # type: ignore[union-attr]
     assert daemon.health().state == "stopped"
     assert ledger.lead("another", clock.now(), 5.0) is not None
     ledger.close()

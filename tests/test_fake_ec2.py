@@ -495,7 +495,7 @@ def test_an_unknown_action_and_an_incomplete_request_are_answered_with_words(
         ("Action=Nonsense", b"InvalidAction"),
         ("Action=PurchaseCapacityBlock", b"MissingParameter"),
     ):
-        asked = http.client.HTTPConnection(server, timeout=5)
+        asked = http.client.HTTPConnection(server, timeout=60)
         asked.request("POST", "/", body)
         told = asked.getresponse()
         assert (told.status, code in told.read()) == (400, True)
@@ -519,6 +519,6 @@ def test_it_serves_by_itself_as_a_program() -> None:
         client.close()
     finally:
         ran.terminate()
-        ran.wait(10)
+        ran.wait(120)
         assert ran.stdout is not None
         ran.stdout.close()

@@ -235,7 +235,7 @@ def test_an_answer_is_given_in_a_turn_and_ends_the_wait_for_it(ledger: Ledger, l
     assert ledger.answer(first) is None
     assert ledger.wait_answer(first, 0.01) is None
     told: list[Answer | None] = []
-    waiting = threading.Thread(target=lambda: told.append(ledger.wait_answer(second, 30.0)))
+    waiting = threading.Thread(target=lambda: told.append(ledger.wait_answer(second, 300.0)))
     waiting.start()
     answer = Answer(second, False, {"error": "no job of that name"})
     ledger.record(bare_turn(1, answers=[answer]), lease)
@@ -256,7 +256,7 @@ def test_who_has_just_asked_costs_the_database_nothing_until_the_answer_is_told(
     )
     answer = Answer(number, True, {"job": "1"})
     told: list[Answer | None] = []
-    waiting = threading.Thread(target=lambda: told.append(ledger.wait_answer(number, 30.0)))
+    waiting = threading.Thread(target=lambda: told.append(ledger.wait_answer(number, 300.0)))
     waiting.start()
     time.sleep(0.05)
     assert statements == []
@@ -292,7 +292,7 @@ def test_an_answer_given_by_another_server_is_found(ledger: Ledger, lease: Lease
     other = open_ledger(record_url)
     late = threading.Timer(0.1, lambda: other.record(bare_turn(1, answers=[Answer(number, True, {})]), lease))
     late.start()
-    assert ledger.wait_answer(number, 30.0) == Answer(number, True, {})
+    assert ledger.wait_answer(number, 300.0) == Answer(number, True, {})
     late.join()
     other.close()
 

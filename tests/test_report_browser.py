@@ -42,7 +42,7 @@ FLAGS = (
     "--disable-sync",
     "--remote-debugging-pipe",
 )
-WAIT_S = 20.0
+WAIT_S = 180.0
 
 
 class Browser:
@@ -183,7 +183,7 @@ class Browser:
             self.session = ""
             self.ask("Browser.close")
         try:
-            self.process.wait(10)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
