@@ -173,7 +173,7 @@ def test_a_server_that_is_stopped_in_the_middle_of_a_turn_keeps_the_lead_until_t
             return super().see()
 
     engine = Stuck({node.name: node.gpus for node in lab.nodes}, clock)
-    daemon = Daemon(lab, ledger, engine, clock, name="one", log=QUIET)
+    daemon = Daemon(lab, ledger, engine, clock, name="one", lease_s=600.0, log=QUIET)
     daemon.start()
     assert inside.wait(180)
     daemon.stop(0.05)
