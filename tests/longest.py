@@ -9,8 +9,9 @@ LONGEST = (
     "test_scenarios",
     "test_run_torch",
     "test_complaints_trainer",
-    "test_docs",
+    "test_demo",  # waits too: a worker that has one test left is given the next file already
     "test_daemon_stories",
+    "test_docs",
     "test_run_histories",
     "test_run_rehearsal",
     "test_trainer_adapters",
