@@ -1,9 +1,9 @@
-"""A training for trying things: counts, saves, resumes. No GPU, no framework: the standard library and Tenure.
+"""A training for trying things: it counts, saves, resumes. No GPU, no framework: Python and Tenure.
 
     TENURE_HOOK=hook python examples/own/count.py --steps 200
 
-A step waits for `--pace` and draws one number; the sum of all is what is learned. Whoever resumes goes on from
-the newest verified checkpoint, so however often it is interrupted it ends with the same sum.
+A step waits for `--pace` and draws one number; the sum of all is what is learned. Whoever resumes goes on
+from the newest verified checkpoint, so however often it is interrupted it ends with the same sum.
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ class RunModel:
             if of_rate.any():
                 growth = self._growth(rate, turn)
                 waves = np.exp(np.multiply.outer(given.hours[of_rate], growth))
-                # no product of matrices: its threads cost more than they compute, most of all on a busy machine
+                # no product of matrices: its threads cost more than they compute
                 total += np.einsum("s,st->t", given.weight[of_rate], waves)
         return total
 
