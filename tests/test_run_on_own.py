@@ -178,10 +178,11 @@ def test_a_run_in_a_lab_saves_before_its_protection_ends_is_interrupted_and_goes
     with serving(tmp_path, lab, "--engine", "local") as served, served.client() as client:
         with carrying(file, **of(served)) as run:
             run.until("it runs", lambda told: bool(lines(told, "attempt 1 runs")))
-            client.submit(account="vision", gpus=4, min_runtime="10s", name="rival", command=["true"])
+            client.set_node("north", "drain", "it leaves when its protection ends, whatever anybody is owed")
             run.until("a checkpoint is due", lambda told: bool(lines(told, "end of the protection")))
             run.kill_and_start_again()
             run.until("it is queued again", lambda told: bool(lines(told, "attempt 1 is queued")))
+            client.set_node("north", "up")
             told = run.done()
         (row,) = [row for row in client.queue(state="all").jobs if row.name == "big-1"]
         shown = client.show(row.job)
