@@ -106,7 +106,7 @@ def test_the_mean_overrun_is_the_area_under_its_chance(length):
     far = float(length.quantile(np.array(1 - 1e-9)))
     grid = np.linspace(0, far * 1.01, 20_001)
     above = length.above(grid)
-    assert (np.diff(above) <= 1e-7).all()
+    assert (np.diff(above) <= 1e-6).all()  # the series is held to that much of a chance
     assert (above >= 0).all()
     assert (above <= 1).all()
     for part in (0.3, 0.9, 1.0):
@@ -114,6 +114,18 @@ def test_the_mean_overrun_is_the_area_under_its_chance(length):
         if at < len(grid):
             area = float(np.trapezoid(above[at:], grid[at:]))
             assert float(length.excess(grid[at])) == pytest.approx(area, abs=2e-3 * length.mean + grid[1])
+
+
+def test_wide_speeds_and_long_stalls_leave_no_waves():
+    """Terms past what the points of integration can tell apart are noise: they moved a chance by 2e-5."""
+    loss = Loss(None, restart=0.0, every=0.25, stall=0.1875)
+    run = RunModel(691_200_000.0, 1, 8, Speed(500.0, 125.0, True), Rate(0.0), loss, 0.0, FIRST_ORDER)
+    length = run.length()
+    far = float(length.quantile(np.array(1 - 1e-9)))
+    assert (np.diff(length.above(np.linspace(0, far, 20_001))) <= 1e-9).all()
+    drawn = run.draw(np.random.default_rng(1), 200_000)
+    for p in (0.5, 0.9, 0.99):
+        assert float(length.quantile(np.array(p))) == pytest.approx(np.quantile(drawn, p), rel=5e-3)
 
 
 @settings(max_examples=25, deadline=None)

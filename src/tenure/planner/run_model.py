@@ -186,7 +186,8 @@ class RunModel:
         def transform(per_day: Array) -> Complex:
             return self._transform(given, per_day / HOURS)
 
-        spread = self.speed.sd / self.speed.mean * float(given.weight @ given.hours) / HOURS
+        blocked = 1.0 + (self.loss.stall / self.loss.every if self.loss.every else 0.0)
+        spread = self.speed.sd / self.speed.mean * float(given.weight @ given.hours) * blocked / HOURS
         return series_of(
             transform,
             low / HOURS,

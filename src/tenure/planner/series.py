@@ -89,12 +89,15 @@ def series_of(
 ) -> Series:
     """The series of a characteristic function `transform(u) = E exp(i u D)`, u per day.
 
-    Terms are added until they vanish, or up to `most_per_day`, where the caller knows that they have; a
-    distribution with steps (no spread of its speed) is none for this.
+    Terms are added until they vanish, or up to `most_per_day`, where the caller knows that they have: past
+    it a transform that is itself a sum over points only turns round, and its terms are noise. A distribution
+    with steps (no spread of its speed) is none for this.
     """
     turn = np.pi / (high - low)
     pieces, at, step = [], 0, LEAST_TERMS
-    while at < MOST_TERMS and at * turn < most_per_day:
+    most = int(min(MOST_TERMS, max(LEAST_TERMS, most_per_day / turn)))
+    while at < most:
+        step = min(step, most - at)
         turns = np.arange(at, at + step) * turn
         piece = (transform(turns) * np.exp(-1j * turns * low)).real * (2.0 / (high - low))
         pieces.append(piece)
