@@ -68,6 +68,7 @@ QUEUE = table_type(
     tail=I8,
     n=I8,
     least=I8,  #: fewest GPUs of one node that any job so deep would need; 0 = not known, nor what follows
+    nodes=I8,  #: UNBUDGETED, whose `least` leaves gangs out: fewest nodes of one; 0 = it needs the pool's too
     few=I8,  #: GPUs of the smallest job so deep
     many=I8,  #: … of the largest
     least_s=I8,  #: the shortest protection so deep
@@ -135,7 +136,8 @@ STANDING = table_type(
     plan=I8,  #: row of its open plan, or NONE
     first_soft=I8,  #: its budgeted attempts past protection, a chain
     gives=I8,  #: GPUs of the largest attempt it can spare, as `ripe` has it
-    largest=I8,  #: GPUs of its largest budgeted attempt; 0 = not known
+    largest=I8,  #: GPUs of its largest budgeted attempt; 0 = not known, nor how many are so large
+    n_largest=I8,
     after=I8,  #: one more than the GPUs of its attempts still protected when its plan is due; 0 = not known
     open=B1,
 )
@@ -199,6 +201,7 @@ PLACEMENT = table_type(node=I4, gpus=I4)
 SCRATCH_ACCOUNT = table_type(
     taken=I8,  #: GPUs that the set of victims under trial takes from it
     next_entry=I8,
+    ranked=I8,  #: accounts in the order of their next unbudgeted jobs
     fail_gpus=I8,  #: a job so large, protected so long, found no victims in this pass
     fail_s=I8,
     full_gpus=I8,  #: … fits on no free node

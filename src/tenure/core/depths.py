@@ -185,18 +185,21 @@ def _may_save(board, policy, cluster, row, queue):
 
 @kernel
 def largest_own(lab, board, cluster, row):
-    """The most GPUs one attempt of the account holds; kept until one of them starts or ends."""
-    most = board.standings.largest[row]
-    if most > 0:
+    """The most GPUs one attempt of the account holds; kept until the last so large ends (`note_largest`)."""
+    most, count = board.standings.largest[row], 0
+    if most > 0 or board.standings.charged[row] == 0:
         return most
     account = row - cluster * len(lab.accounts)
     first = lab.clusters.first_node[cluster]
     for node in range(first, first + lab.clusters.n_nodes[cluster]):
         for k in range(board.posts.n_jobs[node]):
             job = board.on_node[node, k]
-            if board.stays.account[job] == account and board.stays.budgeted[job]:
-                most = max(most, board.stays.gpus[job])
-    board.standings.largest[row] = most
+            stays = board.stays
+            if stays.account[job] == account and stays.budgeted[job] and stays.node[job] == node:
+                if stays.gpus[job] > most:
+                    most, count = stays.gpus[job], 0
+                count += stays.gpus[job] == most
+    board.standings.largest[row], board.standings.n_largest[row] = most, count
     return most
 
 

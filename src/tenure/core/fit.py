@@ -86,6 +86,24 @@ def whole_pool_nodes(lab, board, cluster):
 
 
 @kernel
+def _spares_one(lab, board, cluster):
+    """Whether the last pool node with every GPU free is kept from unbudgeted work."""
+    return board.scenes.pool_nodes[cluster] > 0 and whole_pool_nodes(lab, board, cluster) <= 1
+
+
+@kernel
+def most_unbudgeted(lab, board, cluster):
+    """GPUs of one node, at most, that unbudgeted work may take now."""
+    most = most_free(board, cluster, False, 0)
+    spared, first = _spares_one(lab, board, cluster), board.scenes.pool_first[cluster]
+    for node in range(first, first + board.scenes.pool_nodes[cluster]):
+        if board.posts.counted[node] and board.posts.avail[node] > most:
+            if not spared or board.posts.avail[node] < lab.nodes.gpus[node]:
+                most = board.posts.avail[node]
+    return most
+
+
+@kernel
 def _lengthens_h(board, node, until_s, now_s):
     """Hours by which a protection up to `until_s` would outlast all that is on the node."""
     latest_s = now_s
@@ -120,9 +138,7 @@ def find_node(lab, board, policy, cluster, job, now_s):
     gone_s = 0 if unbudgeted or board.stays.plan[job] != NONE else until_s
     if most_free(board, cluster, use_pool, gone_s) < gpus:
         return NONE
-    spare_one = (
-        unbudgeted and board.scenes.pool_nodes[cluster] > 0 and whole_pool_nodes(lab, board, cluster) <= 1
-    )
+    spare_one = unbudgeted and _spares_one(lab, board, cluster)
     best, best_score = NONE, NO_SCORE
     first = lab.clusters.first_node[cluster]
     last, largest = first + lab.clusters.n_nodes[cluster], lab.clusters.node_gpus[cluster]
@@ -230,7 +246,7 @@ def find_gang(lab, board, policy, cluster, job, now_s):
     if size <= 0:
         return 0
     need = gpus // size
-    if board.scenes.free[cluster] < gpus or count_whole(board, cluster, size) < need:
+    if board.scenes.free[cluster] < gpus or count_whole(board, cluster, size, True) < need:
         return 0
     first = lab.clusters.first_node[cluster]
     last = first + lab.clusters.n_nodes[cluster]

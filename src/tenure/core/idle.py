@@ -7,7 +7,14 @@ from tenure.core.claims import within_limits
 from tenure.core.columns import UGPU
 from tenure.core.contract import protection_s
 from tenure.core.depths import NO_LIMIT, fits_target, gone_s, is_hopeless_loan, know_list, look_again
-from tenure.core.fit import could_ever_fit, find_place, room_needed
+from tenure.core.fit import (
+    could_ever_fit,
+    find_place,
+    most_unbudgeted,
+    needs_pool,
+    node_size_for,
+    room_needed,
+)
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import notice
 from tenure.core.order import WINDOW, reach, slack
@@ -20,7 +27,7 @@ from tenure.core.owed import (
     spoils_own_promise,
     start_here,
 )
-from tenure.core.room import most_free
+from tenure.core.room import count_whole, most_free
 from tenure.core.waiting import less_disturbed
 from tenure.core.words import NONE, Phase, Rule
 
@@ -89,38 +96,118 @@ def pass_crossing(lab, board, policy, cluster, leaves, now_s):
 
 
 @kernel
-def _next_unbudgeted(lab, board, cluster):
-    """The least disturbed of the next unbudgeted jobs of all accounts, or NONE; moves a pointer on."""
+def _rank_unbudgeted(board, base, row, n):
+    """Put an account among the first `n` in `by_account.ranked`, whose next job is least disturbed last.
+
+    Gives how many there are then; one that has no next job is left out.
+    """
+    scratch, entries = board.by_account, board.entries
+    if scratch.next_entry[row] == NONE:
+        return n
+    job = entries.job[scratch.next_entry[row]]
+    low, high = 0, n
+    while low < high:
+        middle = (low + high) // 2
+        other = scratch.ranked[base + middle]
+        if less_disturbed(board, job, entries.job[scratch.next_entry[other]]):
+            low = middle + 1
+        else:
+            high = middle
+    for k in range(n, low, -1):
+        scratch.ranked[base + k] = scratch.ranked[base + k - 1]
+    scratch.ranked[base + low] = row
+    return n + 1
+
+
+@kernel
+def _rank_all_unbudgeted(lab, board, cluster):
+    """Before the first `_next_unbudgeted`: every account at the head of its list; gives how many have one."""
+    base, n = cluster * len(lab.accounts), 0
+    for row in range(base + 1, base + len(lab.accounts)):
+        board.by_account.next_entry[row] = board.queues.head[row * LANES + UNBUDGETED]
+        n = _rank_unbudgeted(board, base, row, n)
+    return n
+
+
+@kernel
+def _next_unbudgeted(board, base, n):
+    """(the least disturbed of the next unbudgeted jobs of `n` accounts, how many have a next one then)."""
+    row = board.by_account.ranked[base + n - 1]
+    entry = board.by_account.next_entry[row]
+    board.by_account.next_entry[row] = board.entries.next[entry]
+    return board.entries.job[entry], _rank_unbudgeted(board, base, row, n - 1)
+
+
+@kernel
+def _read_unbudgeted(lab, board, policy, cluster):
+    """Find out what each account has among the first unbudgeted jobs of all; writes rows of `queues`."""
+    queues, base = board.queues, cluster * len(lab.accounts)
+    for row in range(base + 1, base + len(lab.accounts)):
+        queue = row * LANES + UNBUDGETED
+        queues.least[queue], queues.nodes[queue] = NO_LIMIT, NO_LIMIT
+    looked, n = 0, _rank_all_unbudgeted(lab, board, cluster)
+    while n > 0 and looked < policy.depth:
+        job, n = _next_unbudgeted(board, base, n)
+        looked += 1
+        queue, gpus = (base + board.stays.account[job]) * LANES + UNBUDGETED, board.stays.gpus[job]
+        size = node_size_for(lab, cluster, gpus)
+        if size == 0:
+            queues.least[queue] = min(queues.least[queue], gpus)
+        elif size != NONE:
+            nodes = 0 if needs_pool(lab, board, cluster, job, size, gpus // size) else gpus // size
+            queues.nodes[queue] = min(queues.nodes[queue], nodes)
+    for row in range(base + 1, base + len(lab.accounts)):
+        queues.deeper[row * LANES + UNBUDGETED] = board.by_account.next_entry[row] != NONE
+    board.counts.looked[0] += looked
+
+
+@kernel
+def _least_unbudgeted(lab, board, cluster):
+    """(fewest GPUs of one node, fewest nodes of a gang) that the first unbudgeted jobs of all ask for.
+
+    NO_LIMIT: none does. (0, 0): a list has changed and they are not known.
+    """
+    queues, least, nodes = board.queues, NO_LIMIT, NO_LIMIT
     base = cluster * len(lab.accounts)
-    best, best_job = NONE, NONE
-    for account in range(1, len(lab.accounts)):
-        entry = board.by_account.next_entry[base + account]
-        if entry != NONE:
-            job = board.entries.job[entry]
-            if best == NONE or less_disturbed(board, job, best_job):
-                best, best_job = base + account, job
-    if best != NONE:
-        board.by_account.next_entry[best] = board.entries.next[board.by_account.next_entry[best]]
-    return best_job
+    for row in range(base + 1, base + len(lab.accounts)):
+        queue = row * LANES + UNBUDGETED
+        least, nodes = min(least, queues.least[queue]), min(nodes, queues.nodes[queue])
+    return (least, nodes) if least > 0 else (0, 0)
+
+
+@kernel
+def _may_start_unbudgeted(lab, board, policy, cluster):
+    """Whether one of the first unbudgeted jobs may have a place; False: looking at them changes nothing."""
+    if board.counts.thorough[0]:
+        return True
+    if most_free(board, cluster, True, 0) == 0:
+        return False
+    least, nodes = _least_unbudgeted(lab, board, cluster)
+    if least == 0:
+        _read_unbudgeted(lab, board, policy, cluster)
+        least, nodes = _least_unbudgeted(lab, board, cluster)
+    if least <= most_unbudgeted(lab, board, cluster):
+        return True
+    if nodes == NO_LIMIT:
+        return False
+    # While nodes are out of service a gang may need the pool that needed it not when the lists were read
+    use_pool = board.scenes.n_sick[cluster] > 0 or board.scenes.healthy[cluster] < lab.clusters.gpus[cluster]
+    whole = 0
+    for size in range(1, lab.clusters.node_gpus[cluster] + 1):
+        if lab.sizes[cluster, size] > 0:
+            whole += count_whole(board, cluster, size, use_pool)
+    return nodes <= whole
 
 
 @kernel
 def pass_unbudgeted(lab, board, policy, cluster, now_s):
     """Unbudgeted work, least disturbed first, on whatever is free now: pool and promised nodes first."""
-    base = cluster * len(lab.accounts)
-    waiting, most = 0, most_free(board, cluster, True, 0)
-    for account in range(1, len(lab.accounts)):
-        queue = (base + account) * LANES + UNBUDGETED
-        head = board.queues.head[queue]
-        board.by_account.next_entry[base + account] = head
-        if head != NONE and most > 0:
-            know_list(lab, board, policy, cluster, queue)
-            waiting += board.queues.least[queue] <= most
+    base, n = cluster * len(lab.accounts), 0
+    if _may_start_unbudgeted(lab, board, policy, cluster):
+        n = _rank_all_unbudgeted(lab, board, cluster)
     looked, fail_gpus, started = 0, NO_LIMIT, False
-    while waiting > 0 and looked < policy.depth and fail_gpus > 1:
-        job = _next_unbudgeted(lab, board, cluster)
-        if job == NONE:
-            break
+    while n > 0 and looked < policy.depth and fail_gpus > 1:
+        job, n = _next_unbudgeted(board, base, n)
         looked += 1
         gpus = board.stays.gpus[job]
         if gpus >= fail_gpus or board.purses.waiting_on_limit[board.stays.account[job]]:
@@ -132,7 +219,7 @@ def pass_unbudgeted(lab, board, policy, cluster, now_s):
             started = True
         elif lab.jobs.gpu_type[job] == NONE and gpus <= lab.clusters.node_gpus[cluster]:
             fail_gpus = gpus
-    look_again(board, waiting > 0 and fail_gpus > 1 and looked >= policy.depth, started)
+    look_again(board, fail_gpus > 1 and looked >= policy.depth, started)
     board.counts.looked[0] += looked
     for account in range(1, len(lab.accounts)):
         board.purses.waiting_on_limit[account] = False

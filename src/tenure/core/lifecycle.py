@@ -188,6 +188,18 @@ def _occupy(lab, board, job, node, gpus):
 
 
 @kernel
+def _note_largest(board, row, gpus, sign):
+    """A budgeted attempt of the account starts (1) or has ended (-1): keep what is known of its largest."""
+    rows = board.standings
+    if sign > 0 and (rows.charged[row] == gpus or gpus > rows.largest[row] > 0):
+        rows.largest[row], rows.n_largest[row] = gpus, 1
+    elif gpus == rows.largest[row]:
+        rows.n_largest[row] += sign
+        if rows.n_largest[row] == 0:
+            rows.largest[row] = 0
+
+
+@kernel
 def start(lab, board, policy, job, cluster, rule, now_s):
     """S10, S18: the job starts whole, on `stays.node` (one node), its claim's chain, or `board.chosen`."""
     stays, posts = board.stays, board.posts
@@ -231,7 +243,8 @@ def start(lab, board, policy, job, cluster, rule, now_s):
         row_of = cluster * len(lab.accounts) + stays.account[job]
         change_charge(board, policy, row_of, stays.gpus[job], now_s)
         board.standings.protected[row_of] += stays.gpus[job]
-        board.standings.largest[row_of] = board.standings.after[row_of] = 0
+        board.standings.after[row_of] = 0
+        _note_largest(board, row_of, stays.gpus[job], 1)
 
 
 @kernel
@@ -338,7 +351,8 @@ def end_attempt(lab, board, policy, job, end, lost_gpu_s, now_s):
     if stays.budgeted[job]:
         row_of = cluster * len(lab.accounts) + stays.account[job]
         change_charge(board, policy, row_of, -stays.gpus[job], now_s)
-        board.standings.largest[row_of] = board.standings.after[row_of] = 0
+        board.standings.after[row_of] = 0
+        _note_largest(board, row_of, stays.gpus[job], -1)
     hold_gpus(lab, board, job, -1)
     add_demand(lab, board, job, -1)
     again = lab.jobs.resumable[job] and (end == PREEMPTED or end == NODE_FAILED)

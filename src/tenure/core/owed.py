@@ -340,8 +340,7 @@ def _owed_job(lab, board, policy, cluster, row, job, first_gang, now_s):
     if within or stays.saved[job]:
         if spoils_own_promise(lab, board, policy, cluster, row, job, now_s):
             return PASSED
-        hopeless = _is_hopeless(lab, board, policy, row, job)
-        if not hopeless or _may_have_place(lab, board, policy, cluster, row, job):
+        if not _finds_nothing(lab, board, policy, cluster, row, job):
             if fit_or_clear(lab, board, policy, cluster, job, OWED, now_s) == STARTED:
                 return STARTED
     _plan_if_due(lab, board, policy, cluster, job, first_gang, within, now_s)
@@ -370,11 +369,29 @@ def _is_full(board, policy, row):
 
 
 @kernel
+def _is_calm(lab, board, policy, cluster, row, queue, overdue):
+    """Whether a job within the target that finds no place changes nothing: no promise, no limit to tell."""
+    if overdue and board.standings.plan[row] == NONE and board.scenes.n_plans[cluster] < policy.max_plans:
+        return False
+    head = board.queues.head[queue]
+    return head != NONE and within_limits(lab, board, board.entries.job[head], board.queues.many[queue])
+
+
+@kernel
+def _finds_nothing(lab, board, policy, cluster, row, job):
+    """Whether a job that asks for no more has found neither a free node nor victims in this pass."""
+    hopeless = _is_hopeless(lab, board, policy, row, job)
+    return hopeless and not _may_have_place(lab, board, policy, cluster, row, job)
+
+
+@kernel
 def _owed_lane(lab, board, policy, cluster, row, lane, now_s):
     """One waiting list of an account, so deep, as long as it is below its target."""
-    if is_fruitless(lab, board, policy, cluster, row, lane, is_overdue(board, policy, row), now_s):
+    overdue = is_overdue(board, policy, row)
+    if is_fruitless(lab, board, policy, cluster, row, lane, overdue, now_s):
         return
     entry = board.queues.head[row * LANES + lane]
+    calm = _is_calm(lab, board, policy, cluster, row, row * LANES + lane, overdue)
     looked, first_gang, rows, started = 0, True, board.standings, False
     plain = plain_up_to(lab, board, policy, cluster, row, lane)
     fits = reach(board, policy, cluster, row, rows.running[row], rows.target[row])
@@ -386,10 +403,14 @@ def _owed_lane(lab, board, policy, cluster, row, lane, now_s):
         stays = board.stays
         gpus, done = stays.gpus[job], PASSED
         looked += 1
-        if gpus <= fits or gpus > plain or stays.saved[job] or stays.plan[job] != NONE:
+        skipped = gpus <= plain and not stays.saved[job] and stays.plan[job] == NONE
+        if skipped and gpus <= fits:
+            skipped = calm and _finds_nothing(lab, board, policy, cluster, row, job)
+        if not skipped:
             done = _owed_job(lab, board, policy, cluster, row, job, first_gang, now_s)
             if done == STARTED:
                 started = True
+                calm = _is_calm(lab, board, policy, cluster, row, row * LANES + lane, overdue)
                 fits = reach(board, policy, cluster, row, rows.running[row], rows.target[row])
         if gpus > lab.clusters.node_gpus[cluster] and done != STARTED:
             first_gang = False

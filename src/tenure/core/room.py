@@ -232,12 +232,12 @@ def most_free(board, cluster, use_pool, gone_s):
 
 
 @kernel
-def count_whole(board, cluster, size):
+def count_whole(board, cluster, size, use_pool):
     """Nodes that have exactly so many GPUs to take: at least those of that size that are empty."""
     count, kind = 0, PLAIN
     while kind < KINDS:
         count += board.rooms[cluster * KINDS + kind, size]
-        kind = _next_kind(board, cluster, kind, True, 0)
+        kind = _next_kind(board, cluster, kind, use_pool, 0)
     return count
 
 
