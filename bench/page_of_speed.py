@@ -14,6 +14,13 @@ What is counted (turns, jobs ended, waiting jobs looked at, victims weighed) is 
 against `bench/expected.json` at every run; seconds are only recorded (`bench/results.jsonl`).
 """
 
+GROWTH = """
+Under `budget` a million jobs cost {:.2f} times as much each as ten thousand, and {:.2f} times as much as a
+hundred thousand; log n would be 1.50 and 1.20. Ten thousand jobs are a quarter of a day in which the cluster
+fills and empties: lists are short, and there are fewer turns a job. A turn costs {:.2f} times as much. What
+fills up is bounded, as a turn looks 40 jobs deep into a list: from 100,000 jobs on the cost hardly grows.
+"""
+
 REAL_WORDS = """
 *venus N*: all 66,241 GPU jobs of SenseTime's Helios cluster Venus (Hu et al., SC '21, CC-BY-4.0) on N nodes
 of 8 GPUs, an hour of protection each, spread over 15 accounts by a hash of their ids, as the trace names no
@@ -54,6 +61,16 @@ def real_part(results: Results, peers: tuple[int, int]) -> str:
     return "## Jobs per CPU second\n\n" + table(head, rows) + words
 
 
+def growth(results: Results) -> str:
+    """How the cost of a job and of a turn grow with the number of jobs, beside a logarithm."""
+    sizes = (10_000, 100_000, 1_000_000)
+    told = [results.get(f"large{jobs}-budget") for jobs in sizes]
+    if None in told:
+        return ""
+    a_job, a_turn = ([one["cpu_s"] / one["counts"][key] for one in told] for key in ("jobs", "turns"))
+    return GROWTH.format(a_job[2] / a_job[0], a_job[2] / a_job[1], a_turn[2] / a_turn[0])
+
+
 def large_part(results: Results) -> str:
     rows = []
     for jobs in (10_000, 100_000, 1_000_000):
@@ -62,8 +79,8 @@ def large_part(results: Results) -> str:
             if one is None:
                 continue
             counts = one["counts"]
-            cells = [f"{jobs // 10:,}", f"{one['cpu_s']:.2f}", f"{1e6 * one['cpu_s'] / counts['jobs']:.0f}"]
-            cells += [f"{1e6 * one['cpu_s'] / counts['turns']:.0f}", f"{one['rss_mib']:,}"]
+            cells = [f"{jobs // 10:,}", f"{one['cpu_s']:.2f}", f"{1e6 * one['cpu_s'] / counts['jobs']:.1f}"]
+            cells += [f"{1e6 * one['cpu_s'] / counts['turns']:.1f}", f"{one['rss_mib']:,}"]
             rows.append([f"{jobs:,}, {rule}", *cells])
     head = ["jobs", "waiting", "CPU s", "µs / job", "µs / turn", "largest memory, MiB"]
     text = (
@@ -72,7 +89,7 @@ def large_part(results: Results) -> str:
         " the others are protected for two hours. The"
         " memory is all of the process: Python, the compiler, the world, the board and the whole story.\n\n"
     )
-    text += table(head, rows)
+    text += table(head, rows) + growth(results)
     if "large1000000-budget" not in results:
         text += (
             "\nA million jobs under `budget` take minutes and were not played here (`bench/run.py --long`).\n"
