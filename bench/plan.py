@@ -44,7 +44,7 @@ TERMS = {
     "first-order": 64,
     "compounding": 64,
     "saves and restarts": 64,
-    "rate with a Gamma posterior": 256,
+    "rate with a Gamma posterior": 131,
 }
 
 
