@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from databases import (
     database_url,
@@ -41,6 +43,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, the others as they were."""
     place = {name: at for at, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.stem, len(place)))
+
+
+# The same examples at each run, so that a change is refused for what it did; a larger search looks elsewhere.
+settings.register_profile("same", derandomize="TENURE_EXAMPLES" not in os.environ, deadline=None)
+settings.load_profile("same")
 
 
 @pytest.fixture(scope="session")
