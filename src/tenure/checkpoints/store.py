@@ -136,8 +136,7 @@ class Store:
 
         newest, wrong = self._newest(deep, from_nothing, counted)
         taken = "nothing" if newest is None else newest.name
-        for one in wrong:
-            name, _, why = one.partition(": ")
+        for name, why in wrong:
             log.warning("%s is not resumed from: %s; %s is taken", name, why, taken)
         if newest is not None:
             how = (
@@ -149,19 +148,19 @@ class Store:
 
     def _newest(
         self, deep: bool, from_nothing: bool, progress: verifying.Progress | None
-    ) -> tuple[Checkpoint | None, list[str]]:
-        """The newest that verifies, and what is wrong with each that is newer."""
+    ) -> tuple[Checkpoint | None, list[tuple[str, str]]]:
+        """The newest that verifies; (name, what is wrong) of each that is newer."""
         everything = self.found()
-        said: list[str] = []
+        said: list[tuple[str, str]] = []
         for one in reversed(everything):
             if one.state != findings.COMMITTED or one.committed is None:
                 continue
             wrong = self.verify(one.committed, deep=deep, progress=progress)
             if not wrong:
                 return one.committed, said
-            said.append(f"{one.committed.name}: {wrong[0]}")
+            said.append((one.committed.name, wrong[0]))
         if not from_nothing and not all(findings.only_begun(one) for one in everything):
-            more = "; ".join(said[:3]) or "none was ever committed"
+            more = "; ".join(f"{name}: {why}" for name, why in said[:3]) or "none was ever committed"
             raise NothingUsable(
                 f"{self.url} holds {len(everything)} saves of {self.run} and none can be used ({more}). "
                 "To begin at step 0 all the same must be said."

@@ -81,6 +81,11 @@ def points(difference: float | None) -> str:
     return "0" if abs(difference) < 0.0005 else f"{100 * difference:+.1f}"
 
 
+def minute(text: str | None) -> str:
+    """`2026-01-05T04:05:06Z` → `2026-01-05 04:05`."""
+    return NOTHING if text is None else text[:16].replace("T", " ")
+
+
 def instant(second: float, start: str | None = None) -> str:
     """A second of the story as people say it: `3 d 04:05:06`, with the date where the start is known."""
     whole = int(second)

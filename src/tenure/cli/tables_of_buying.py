@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tenure.cli.figures import minute
+
 
 def offers(console: Console, told: dict[str, Any]) -> None:
     """A row an offer, the least expected cost first."""
@@ -25,8 +27,8 @@ def offers(console: Console, told: dict[str, Any]) -> None:
     for one in told["offers"]:
         table.add_row(
             one["id"],
-            _minute(one["start"]),
-            _minute(one["end"]),
+            minute(one["start"]),
+            minute(one["end"]),
             one["zone"],
             f"{one['days']:.2f}",
             f"{float(one['fee']):,.0f}",
@@ -53,14 +55,10 @@ def plans(console: Console, told: Sequence[dict[str, Any]]) -> None:
         table.add_row(
             one["plan"],
             what,
-            _minute(offer["start"]),
+            minute(offer["start"]),
             f"{offer['days']:.2f}",
             f"{float(offer['fee']):,.2f} {offer['currency']}",
             f"{', '.join(one['signed_by'])} ({len(one['signed_by'])} of {one['needs']})",
             f"{one['state']}: {more}" if more else one["state"],
         )
     console.print(table)
-
-
-def _minute(text: str) -> str:
-    return text[:16].replace("T", " ")

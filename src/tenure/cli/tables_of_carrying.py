@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tenure.cli.figures import percent
+from tenure.cli.figures import NOTHING, minute, percent
 from tenure.cli.tables import put, simple_table
 
 LINES = 20  #: of the timeline, the newest
@@ -44,12 +44,8 @@ def standing(console: Console, told: Mapping[str, Any], *, lines: int = LINES) -
     put(console, _timeline(told, lines))
 
 
-def _minute(text: str | None) -> str:
-    return "–" if text is None else text[:16].replace("T", " ")
-
-
 def _short(text: str | None) -> str:
-    return "–" if text is None else _minute(text)[5:]
+    return NOTHING if text is None else minute(text)[5:]
 
 
 def _deadlines(told: Mapping[str, Any]) -> Table:
@@ -79,7 +75,7 @@ def _timeline(told: Mapping[str, Any], lines: int) -> Table:
     table.add_column("what", overflow="fold")
     for one in told["timeline"][-lines:]:
         style = "bold red" if one["kind"] == "alarm_raised" else ""
-        table.add_row(_minute(one["at"]), Text(one["text"], style=style))
+        table.add_row(minute(one["at"]), Text(one["text"], style=style))
     return table
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tenure.cli.figures import NOTHING, duration
+from tenure.cli.figures import NOTHING, duration, minute
 from tenure.cli.fitting import Column, fitted
 
 UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -74,7 +74,7 @@ def _state(row: Mapping[str, Any]) -> str:
 
 def _minute(at: str | None) -> str:
     """An instant to the minute, which is enough to know a checkpoint by; --json has the second."""
-    return NOTHING if at is None else f"{at[:10]} {at[11:16]}Z"
+    return NOTHING if at is None else f"{minute(at)}Z"
 
 
 def verified(console: Console, answer: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tenure.cli.figures import NOTHING
+from tenure.cli.figures import NOTHING, minute
 
 COLOURS = {"pass": "green", "fail": "bold red", "unknown": "yellow"}
 SENTENCES = {
@@ -44,7 +44,7 @@ def checks(console: Console, told: Mapping[str, Any]) -> None:
 
 
 def _minute(instant: str) -> str:
-    return instant[5:16].replace("T", " ") + "Z"
+    return f"{minute(instant)[5:]}Z"
 
 
 def _cost(one: Mapping[str, Any]) -> str:

@@ -33,6 +33,7 @@ from tenure.client.messages import (
     NewToken,
     Node,
     Queue,
+    QueueRow,
     Reservation,
     Server,
     Submitted,
@@ -122,6 +123,16 @@ class Client:
         """What waits and runs. `state`: waiting, running, stopping, ended or all; default: all but ended."""
         asked = {"state": state, "user": user, "account": account, "cluster": cluster}
         return self._get(Queue, "jobs", {**asked, "limit": limit, "offset": offset})
+
+    def every_row(self, *, state: str | None = None, account: str | None = None) -> Iterator[QueueRow]:
+        """All rows of the queue, page after page."""
+        seen = 0
+        while True:
+            page = self.queue(state=state, account=account, offset=seen)
+            yield from page.jobs
+            seen += len(page.jobs)
+            if not page.jobs or seen >= page.total:
+                return
 
     def show(self, job: str) -> Job:
         """All that may be seen of a job."""

@@ -185,7 +185,7 @@ def _may_save(board, policy, cluster, row, queue):
 
 @kernel
 def largest_own(lab, board, cluster, row):
-    """The most GPUs one attempt of the account holds; kept until the last so large ends (`note_largest`)."""
+    """The most GPUs one attempt of the account holds; kept until the last so large ends (`lifecycle`)."""
     most, count = board.standings.largest[row], 0
     if most > 0 or board.standings.charged[row] == 0:
         return most

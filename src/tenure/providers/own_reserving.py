@@ -141,7 +141,7 @@ class TenureReserving:
         for one in self._ask(self._client.reservations):
             words = one.reason.split()
             name = words[1] if words[:1] == ["run"] and len(words) > 1 else one.reason
-            told = (_instant(one.begins), _instant(one.ends))
+            told = [datetime.fromisoformat(text).timestamp() for text in (one.begins, one.ends)]
             found.append(Held(one.id, name, tuple(one.nodes), *told))
         return found
 
@@ -157,7 +157,3 @@ class TenureReserving:
             return what()
         except (NotAllowed, No, ServerUnavailable) as silent:
             raise NotSent(str(silent)) from silent
-
-
-def _instant(text: str) -> float:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

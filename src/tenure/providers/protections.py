@@ -19,7 +19,6 @@ from tenure.providers.protocol import ACTIVE, Ask, Clock, Health, Node, NotSent,
 from tenure.settings.run_file import LAB_WINDOW
 
 WINDOW = PLACE = LAB_WINDOW
-PAGE = 1000
 NOT_SOLD = "a lab sells no windows: submit, and be protected by its contract"
 
 
@@ -60,8 +59,8 @@ class Protections(OwnWindows):
         start = end = 0.0
         said = "no job runs"
         for row in self._running():
-            began = _instant(row.since)
-            until = began if row.protected_until is None else _instant(row.protected_until)
+            began, until = datetime.fromisoformat(row.since).timestamp(), row.protected_until
+            until = began if until is None else datetime.fromisoformat(until).timestamp()
             if began >= start:  # of two, the newer
                 start, end, said = began, until, "protected" if until > began else "not protected"
         return [
@@ -84,7 +83,12 @@ class Protections(OwnWindows):
 
     def _running(self) -> Iterator[Any]:
         """Rows of the run's jobs that run."""
-        yield from (row for row in rows_of(self._client, "running") if self._is_ours(row.name))
+        from tenure.client.errors import ClientError
+
+        try:
+            yield from (row for row in self._client.every_row(state="running") if self._is_ours(row.name))
+        except ClientError as silent:
+            raise NotSent(str(silent)) from silent
 
     def _is_ours(self, name: str) -> bool:
         """`run-3`: the run's third attempt."""
@@ -113,23 +117,3 @@ class Protections(OwnWindows):
         """All places; the lab keeps broken nodes away itself."""
         used = self._kept.read()["nodes"]
         return Health(WINDOW, "unknown", len(self._names), len(self._names) - len(used), 0)
-
-
-def rows_of(client: Any, state: str, **asked: str) -> Iterator[Any]:
-    """All rows of a lab's queue, page by page. `state`: as `tenure queue --state`. NotSent."""
-    from tenure.client.errors import ClientError
-
-    seen = 0
-    while True:
-        try:
-            page = client.queue(state=state, limit=PAGE, offset=seen, **asked)
-        except ClientError as silent:
-            raise NotSent(str(silent)) from silent
-        yield from page.jobs
-        seen += len(page.jobs)
-        if not page.jobs or seen >= page.total:
-            return
-
-
-def _instant(text: str) -> float:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

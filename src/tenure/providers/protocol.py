@@ -136,9 +136,7 @@ class Window(NamedTuple):
     gpus_per_node: int = 0
     created: float | None = None  #: when it was bought
     said: str = ""  #: the provider's own word for its state
-    soft: bool = (
-        False  #: at its end nodes may be taken away, and need not be; no end yet where it is the start
-    )
+    soft: bool = False  #: at its end nodes may be taken away, and need not be; at its start: no end yet
 
     @property
     def promised(self) -> bool:

@@ -15,6 +15,8 @@ from math import inf
 from typing import NamedTuple
 
 from tenure.providers.protocol import Window
+from tenure.runs.state import State
+from tenure.settings.run_file import Run
 
 
 class Ladder(NamedTuple):
@@ -26,15 +28,19 @@ class Ladder(NamedTuple):
     end: float  #: until which the window is paid
 
 
-def ladder_of(
-    window: Window, terminates_s: float, *, margin_s: float, save_s: float, step_s: float
-) -> Ladder:
+def save_of(run: Run, state: State) -> float:
+    """What a save takes, seconds: as measured, or as the run's file has it."""
+    return state.save_s if state.save_s is not None else run.file.deadlines.save
+
+
+def ladder_of(window: Window, terminates_s: float, run: Run, state: State) -> Ladder:
     """
     The deadlines of a window. Where its end is soft, a checkpoint is due before it and nobody has to leave.
 
     Infinite where there is nothing to be done by then.
     """
-    told = ladder(window.end, terminates_s, margin_s=margin_s, save_s=save_s, step_s=step_s)
+    margin_s, save_s = run.file.deadlines.margin, save_of(run, state)
+    told = ladder(window.end, terminates_s, margin_s=margin_s, save_s=save_s, step_s=state.step_s)
     if not window.soft:
         return told
     return Ladder(told.checkpoint if window.promised else inf, inf, inf, window.end)

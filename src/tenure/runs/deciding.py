@@ -20,7 +20,7 @@ from tenure.providers.protocol import (
     Node,
     Window,
 )
-from tenure.runs.deadlines import Ladder, ladder_of
+from tenure.runs.deadlines import Ladder, ladder_of, save_of
 from tenure.runs.gang import ALIVE
 from tenure.runs.look import NOTHING_KEPT, Act, Kept, Look, Sound
 from tenure.runs.state import Attempt, State
@@ -42,7 +42,7 @@ class Deciding:
         self.acts: list[Act] = []
         self.alarms: dict[str, tuple[str, float | None]] = {}  #: mode → text, until when it helps
         self.wake = look.at + run.file.poll
-        self.save_s = state.save_s if state.save_s is not None else run.file.deadlines.save
+        self.save_s = save_of(run, state)
 
     # --- writing ---------------------------------------------------------------------------------------
     def event(self, kind: str, body: dict[str, Any], key: str = "") -> None:
@@ -74,10 +74,7 @@ class Deciding:
 
     def ladder(self, window: Window) -> Ladder:
         """Its deadlines, from the saves and steps measured so far."""
-        margin = self.run.file.deadlines.margin
-        return ladder_of(
-            window, self.terminates_s, margin_s=margin, save_s=self.save_s, step_s=self.state.step_s
-        )
+        return ladder_of(window, self.terminates_s, self.run, self.state)
 
     def worth(self, window: Window) -> bool:
         """Whether enough of it is left to begin in, and it was not left for good."""

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tenure.runs.deadlines import ladder
+from tenure.runs.deadlines import ladder_of
 from tenure.runs.state import PHASES, State
 from tenure.settings.run_file import Run
 
@@ -39,12 +39,7 @@ def lines(run: Run, terminates_s: float, state: State, now: float, reached: floa
     known = [state.windows[which] for which in (live.windows if live else ()) if which in state.windows]
     windows = [window for window in known if not window.soft]
     if windows:
-        save = state.save_s if state.save_s is not None else run.file.deadlines.save
-        margin = run.file.deadlines.margin
-        drain = min(
-            ladder(one.end, terminates_s, margin_s=margin, save_s=save, step_s=state.step_s).drain
-            for one in windows
-        )
+        drain = min(ladder_of(one, terminates_s, run, state).drain for one in windows)
         yield "# TYPE tenure_run_seconds_to_drain gauge"
         yield f'tenure_run_seconds_to_drain{{run="{name}"}} {drain - now:.0f}'
 

@@ -14,8 +14,7 @@ from datetime import datetime
 from tenure.client.asking import Client
 from tenure.client.errors import ClientError
 from tenure.engines.protocol import Engine, EngineError, Start, Stop
-from tenure.providers.protections import rows_of
-from tenure.providers.protocol import Node, NotSent
+from tenure.providers.protocol import Node
 from tenure.runs.look import ABSENT, ENDED, QUEUED, UNDER_WAY, TrainerSeen
 from tenure.runs.parts import PartSilent
 from tenure.settings.run_file import Run
@@ -125,14 +124,14 @@ class LabTrainer:
             if which is None:
                 return TrainerSeen(ABSENT)
             job = self._client.show(which)
-        except (ClientError, NotSent) as no:
+        except ClientError as no:
             raise PartSilent(str(no)) from no
         if job.phase == "waiting":
             return TrainerSeen(QUEUED, detail=job.sentence or f"job {job.job} waits")
         last = job.attempts[-1] if job.attempts else None
         if job.phase != "ended":
-            began = None if last is None else datetime.fromisoformat(last.started.replace("Z", "+00:00"))
-            return TrainerSeen(UNDER_WAY, placed=None if began is None else began.timestamp())
+            placed = None if last is None else datetime.fromisoformat(last.started).timestamp()
+            return TrainerSeen(UNDER_WAY, placed=placed)
         done = job.end == "finished"
         code = last.exit_code if last is not None else None
         said = ", ".join(
@@ -147,14 +146,14 @@ class LabTrainer:
             which = self._job(attempt)
             if which is not None and self._client.show(which).phase != "ended":
                 self._client.cancel(which)
-        except (ClientError, NotSent) as no:
+        except ClientError as no:
             raise PartSilent(str(no)) from no
 
     def _job(self, attempt: int) -> str | None:
         if attempt not in self._jobs:
             name, account = self._name(attempt), self._run.file.launch.job.get("account")
-            asked = {} if account is None else {"account": account}
-            found = next((row.job for row in rows_of(self._client, "all", **asked) if row.name == name), None)
+            rows = self._client.every_row(state="all", account=account)
+            found = next((row.job for row in rows if row.name == name), None)
             if found is None:
                 return None
             self._jobs[attempt] = found

@@ -23,11 +23,9 @@ Body = Mapping[str, Any]
 
 def iso(at: float | None) -> str | None:
     """ISO 8601, UTC, to the second; None where it is never."""
-    return (
-        None
-        if at is None or not isfinite(at)
-        else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    )
+    if at is None or not isfinite(at):
+        return None
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _nodes(names: Sequence[str]) -> str:
@@ -136,13 +134,11 @@ def fees(state: State, events: Sequence[Event]) -> dict[str, float]:
 
 def deadlines(run: Run, terminates_s: float, state: State) -> list[dict[str, Any]]:
     """Of each window that is not over."""
-    save = state.save_s if state.save_s is not None else run.file.deadlines.save
     found = []
-    margin = run.file.deadlines.margin
     for window in sorted(state.windows.values(), key=lambda one: one.start):
         if not window.promised:
             continue
-        rungs = ladder_of(window, terminates_s, margin_s=margin, save_s=save, step_s=state.step_s)
+        rungs = ladder_of(window, terminates_s, run, state)
         found.append(
             {
                 "window": window.id,
