@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -114,7 +118,34 @@ class FakeSite(_Named):
         self.engine.close()
 
 
-class LocalSite(_Named):
+class _Lived(ABC):
+    """Real processes in real time."""
+
+    engine: Engine
+    nodes: Mapping[str, int]
+
+    @abstractmethod
+    def _open(self) -> Engine: ...
+
+    def reopen(self) -> None:
+        self.engine.close()  # type: ignore[attr-defined]
+        self.engine = self._open()
+
+    def pass_s(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def polite(self, seconds: float) -> list[str]:
+        return ["sleep", str(seconds)]
+
+    def deaf(self, job: str) -> None:
+        wait_for(self, job, that=lambda seen: seen.saved is not None)
+
+
+def _deaf_script(seconds: float) -> str:
+    return f"trap '' TERM; touch $TENURE_SAVED; for i in $(seq {seconds * 20:.0f}); do sleep 0.05; done"
+
+
+class LocalSite(_Lived, _Named):
     """This machine, with real processes."""
 
     patience_s, late_s = 180.0, 30.0
@@ -128,21 +159,8 @@ class LocalSite(_Named):
     def _open(self) -> LocalEngine:
         return LocalEngine(self.folder, NODES, clock=RealClock(), settings=self.settings)
 
-    def reopen(self) -> None:
-        self.engine.close()
-        self.engine = self._open()
-
-    def pass_s(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    def polite(self, seconds: float) -> list[str]:
-        return ["sleep", str(seconds)]
-
     def stubborn(self, seconds: float) -> list[str]:
-        return [f"trap '' TERM; touch $TENURE_SAVED; for i in $(seq {seconds * 20:.0f}); do sleep 0.05; done"]
-
-    def deaf(self, job: str) -> None:
-        wait_for(self, job, that=lambda seen: seen.saved is not None)
+        return [_deaf_script(seconds)]
 
     def exits(self, code: int) -> list[str]:
         return [f"exit {code}"]
@@ -152,7 +170,7 @@ class LocalSite(_Named):
         end_all(self.folder)
 
 
-class SlurmPlace:
+class SlurmPlace(_Lived):
     """A real Slurm, which numbers its jobs itself and knows instants to the second."""
 
     patience_s, late_s = 180.0, 40.0
@@ -179,25 +197,8 @@ class SlurmPlace:
         (job,) = [one.job for one in self.engine.see().arrivals if one.enrolled == order.id]
         return job
 
-    def reopen(self) -> None:
-        self.engine.close()
-        self.engine = self._open()
-
-    def pass_s(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    def polite(self, seconds: float) -> list[str]:
-        return ["sleep", str(seconds)]
-
     def stubborn(self, seconds: float) -> list[str]:
-        return [
-            "bash",
-            "-c",
-            f"trap '' TERM; touch $TENURE_SAVED; for i in $(seq {seconds * 20:.0f}); do sleep 0.05; done",
-        ]
-
-    def deaf(self, job: str) -> None:
-        wait_for(self, job, that=lambda seen: seen.saved is not None)
+        return ["bash", "-c", _deaf_script(seconds)]
 
     def exits(self, code: int) -> list[str]:
         return ["bash", "-c", f"exit {code}"]
@@ -294,3 +295,12 @@ def start(job: str, command: list[str], attempt: int = 1, **more: object) -> Sta
 def stop(job: str, grace_s: float, attempt: int = 1, *, again: str = "") -> Stop:
     """An order to stop."""
     return Stop(f"stop {job} {attempt}{again}", job, attempt, grace_s, True, "somebody else's turn")
+
+
+def kill_shepherds(folder: Path) -> None:
+    """Whoever still looks after an attempt of an engine below this folder is killed."""
+    for kept in folder.rglob("shepherd.json"):
+        pid = json.loads(kept.read_text()).get("pid")
+        if isinstance(pid, int):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

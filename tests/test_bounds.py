@@ -27,7 +27,6 @@ EXAMPLES = int(os.environ.get("TENURE_EXAMPLES", "12"))
 tried = settings(
     max_examples=EXAMPLES,
     deadline=None,
-    derandomize="TENURE_EXAMPLES" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 #: Claims, plans, savers, limits, drains, failures, two clusters.

@@ -24,7 +24,6 @@ EXAMPLES = int(os.environ.get("TENURE_EXAMPLES", "15"))
 tried = settings(
     max_examples=EXAMPLES,
     deadline=None,
-    derandomize="TENURE_EXAMPLES" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 #: Those that take long to live through are lived for this long.

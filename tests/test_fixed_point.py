@@ -29,7 +29,6 @@ MOVES = (
 tried = settings(
     max_examples=EXAMPLES,
     deadline=None,
-    derandomize="TENURE_EXAMPLES" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -122,7 +122,6 @@ def small_logs(draw: st.DrawFn) -> tuple[tuple[int, int], list[Ask]]:
 tried = settings(
     max_examples=int(os.environ.get("TENURE_EXAMPLES", "25")),
     deadline=None,
-    derandomize="TENURE_EXAMPLES" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow],
 )
 

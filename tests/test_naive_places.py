@@ -35,7 +35,6 @@ EXAMPLES = int(os.environ.get("TENURE_EXAMPLES", "12"))
 tried = settings(
     max_examples=EXAMPLES,
     deadline=None,
-    derandomize="TENURE_EXAMPLES" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 AVOIDED = 1e15  #: what puts the loss of budgeted work behind all that is unbudgeted

@@ -18,7 +18,6 @@ EXAMPLES = int(os.environ.get("TENURE_EXAMPLES", "12"))
 tried = settings(
     max_examples=EXAMPLES,
     deadline=None,
-    derandomize="TENURE_EXAMPLES" not in os.environ,  # a larger search looks elsewhere each time
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

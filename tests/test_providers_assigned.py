@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from buying_world import NOW, RULES, MemoryBook
+from tenure.client.asking import Client
 from tenure.engines.clock import ChosenClock
 from tenure.providers.manual import Manual
 from tenure.providers.own import Own
@@ -180,13 +181,15 @@ def test_an_offer_of_ones_own_that_others_took_meanwhile_is_changed(tmp_path: Pa
 BEGAN = "2025-12-01T01:00:00Z"
 
 
-class Queue:
+class Queue(Client):
     """A server's queue as its client shows it."""
 
     def __init__(self, *rows: tuple[str, str | None]) -> None:
         self.rows = [SimpleNamespace(name=name, protected_until=until, since=BEGAN) for name, until in rows]
 
-    def queue(self, state: str, limit: int, offset: int) -> SimpleNamespace:
+    def queue(  # type: ignore[override]
+        self, *, state: str, account: str | None = None, limit: int = 1000, offset: int = 0
+    ) -> SimpleNamespace:
         """Two a page, however many are asked for."""
         assert (state, limit) == ("running", 1000)
         return SimpleNamespace(jobs=self.rows[offset : offset + 2], total=len(self.rows))

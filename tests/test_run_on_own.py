@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from engine_sites import kill_shepherds
 from live_server import TENURE, Served, serving
 from slurm_site import SlurmSite
 from tenure.checkpoints.store import Store
@@ -130,13 +130,7 @@ class Carrying:
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        for kept in (self.file.parent / "book" / "run-engine").rglob("shepherd.json"):
-            pid = json.loads(kept.read_text()).get("pid")
-            if isinstance(pid, int):
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
+        kill_shepherds(self.file.parent / "book" / "run-engine")
 
 
 @contextmanager
@@ -161,7 +155,7 @@ def kept(folder: Path, run: str) -> tuple[int, float]:
 
 
 def instant(text: str | None) -> float:
-    return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
+    return datetime.fromisoformat(str(text)).timestamp()
 
 
 def lines(told: dict[str, Any], words: str) -> list[str]:

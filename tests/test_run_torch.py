@@ -6,7 +6,6 @@ in the second window. What is learned is bit for bit what one undisturbed traini
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from engine_sites import kill_shepherds
 from tenure.checkpoints.store import Store
 from tenure.service import buying, runs
 
@@ -137,7 +137,7 @@ def test_two_processes_are_carried_across_three_windows_and_learn_the_same(tmp_p
     finally:
         controller.kill()
         controller.wait()
-        _end_engine(tmp_path)
+        kill_shepherds(tmp_path / "data" / "run-engine")  # nothing of the engine outlives the test
     told = runs.status(file, place)
     said = log.read_text()
     assert told["phase"] == "done", said[-3000:]
@@ -166,14 +166,3 @@ def _until(true: Any, latest: float, log: Path) -> None:
     while not true():
         assert time.time() < latest, log.read_text()[-3000:]
         time.sleep(0.5)
-
-
-def _end_engine(folder: Path) -> None:
-    """Nothing of the engine outlives the test."""
-    for ended in (folder / "data" / "run-engine").rglob("shepherd.json"):
-        process = json.loads(ended.read_text()).get("pid")
-        if isinstance(process, int):
-            try:
-                os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                continue

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import transformers
+from numbers_to_sum import Numbers
 
 from tenure.checkpoints.store import Store
 from tenure.trainer.torch_loop import torch_hook
@@ -52,15 +53,6 @@ class Tiny(torch.nn.Module):
             with told.losses.open("a", encoding="utf-8") as log:
                 log.write(f"{trainer.state.global_step + 1} {mean.item().hex()}\n")
         return {"loss": loss}
-
-
-class Numbers(torch.utils.data.Dataset):  # type: ignore[type-arg]
-    def __len__(self) -> int:
-        return 40
-
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        x = torch.randn(4, generator=torch.Generator().manual_seed(index))
-        return {"x": x, "labels": x.sum()[None]}
 
 
 def commit(path: Path, step: int, tokens: float) -> None:

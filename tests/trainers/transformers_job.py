@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import transformers
+from numbers_to_sum import Numbers
 
 from tenure.trainer import Hook
 from tenure.trainer.transformers_callback import transformers_callback
@@ -43,15 +44,6 @@ class Tiny(torch.nn.Module):
                 request = {"id": "e", "kind": "drain", "deadline": None, "reason": "in an evaluation"}
                 (folder / "hook" / "request.json").write_text(json.dumps(request))
         return {"loss": loss, "logits": self.layer(x)}
-
-
-class Numbers(torch.utils.data.Dataset):  # type: ignore[type-arg]
-    def __len__(self) -> int:
-        return 40
-
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        x = torch.randn(4, generator=torch.Generator().manual_seed(index))
-        return {"x": x, "labels": x.sum()[None]}
 
 
 def commit(path: Path, step: int, tokens: float) -> None:
