@@ -34,7 +34,7 @@ ORDEALS ?= 2000
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 # A file's tests stay together; tests/longest.py says which files begin first.
-PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -q --dist loadfile --no-loadscope-reorder
 # What the core decides, in worlds small enough to be played without a compiler too.
 CORE_TESTS := tests/test_scenarios_of_rules.py $(wildcard tests/test_core_*.py)
 
@@ -68,7 +68,7 @@ simulate-demo: $(READY)
 	@echo "The report: $(CURDIR)/out/ai2.html"
 
 check: format lint types floors
-	$(PYTEST) -m "not slow" tests
+	$(PYTEST) -n $(WORKERS) -m "not slow" tests
 
 format: $(READY)
 	$(BIN)/ruff format --check .
@@ -86,10 +86,10 @@ floors: $(READY)
 test: format lint types floors test-plain test-checked test-compiled
 
 test-plain: $(READY)
-	TENURE_PLAIN=1 $(PYTEST) -m "not slow" $(CORE_TESTS)
+	TENURE_PLAIN=1 $(PYTEST) -n $(WORKERS) -m "not slow" $(CORE_TESTS)
 
 test-checked: $(READY)
-	NUMBA_BOUNDSCHECK=1 $(PYTEST) -m "not slow" $(CORE_TESTS)
+	NUMBA_BOUNDSCHECK=1 $(PYTEST) -n $(WORKERS) -m "not slow" $(CORE_TESTS)
 
 # One more than compute: a third of the time these wait for servers, clusters and windows.
 test-compiled: $(READY)
