@@ -310,6 +310,14 @@ def test_the_same_seed_fails_alike() -> None:
     assert refuses.refuses("x") == refuses.refuses("x")
 
 
+def test_nothing_drawn_lasts_for_ever() -> None:
+    """A length that rounded to 0 s was a silence without an end: the server froze, as it must, for good."""
+    rates = {"node_down": 6.0, "node_drain": 6.0, "node_vanishes": 6.0, "silence": 6.0}
+    for seed in range(20):
+        table = drawn_timetable(seed, ["n1"], 0, 36000, per_hour=rates, longest_s=3)
+        assert {it.value for it in table} == {1.0, 2.0, 3.0}
+
+
 def test_under_all_faults_nothing_runs_twice_and_orders_repeated_until_done_end_every_job() -> None:
     """A crude scheduler that believes what it sees and repeats what was not answered."""
     for seed in range(10):

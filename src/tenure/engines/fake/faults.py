@@ -116,6 +116,8 @@ def drawn_timetable(
                 break
             node = nodes[int(chance.integers(len(nodes)))] if what.startswith("node") else ""
             size = float(chance.random())
-            value = (2 * size - 1) * furthest_s if what == SKEW else size * longest_s
-            found.append(Happening(float(round(at)), what, node, float(round(value))))
+            value = round((2 * size - 1) * furthest_s if what == SKEW else size * longest_s)
+            if what != SKEW:
+                value = max(1, value)  # 0 would be for ever
+            found.append(Happening(float(round(at)), what, node, float(value)))
     return sorted(found)
