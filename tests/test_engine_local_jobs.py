@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from local_site import as_root, either, output, run, run_forever, site, until
 from tenure.engines.local.cgroups import find_cgroups
 from tenure.engines.local.engine import LocalSettings
 from tenure.engines.local.gpus import slots_of
+from tenure.engines.local.shepherd import cut_log
 from tenure.engines.protocol import EngineUnavailable, Forget, Notice, OrderRefused
 
 __all__ = ["either", "site"]  # fixtures
@@ -175,21 +177,44 @@ def test_a_job_may_claim_no_save_outside_its_own_time(site: LocalSite) -> None:
 
 def test_a_log_that_grows_without_end_is_cut_and_the_job_goes_on(tmp_path: Path) -> None:
     site = LocalSite(tmp_path, LocalSettings(log_bytes=1 << 20))
+    go = tmp_path / "go"
     try:
-        program = (
-            "import sys\nprint('first line')\nfor i in range(400): sys.stdout.write('x' * 99999 + '\\n')\n"
-        )
-        program += "import time; time.sleep(2.5); print('last line')"
-        told = run(site, ["python3", "-c", program])
+        program = f"""import os, sys, time
+print('first line')
+for i in range(400): sys.stdout.write('x' * 99999 + '\\n')
+sys.stdout.flush()
+while not os.path.exists({str(go)!r}): time.sleep(0.05)
+print('last line')
+"""
+        site.engine.carry_out(start("a", ["python3", "-c", program]))
+        wait_for(site, "a", that=begun)
         path = site.folder / "attempts" / "a.1" / "log"
-        assert path.stat().st_size <= 1 << 20
+        cut = "[tenure: the log was longer than 1048576 bytes: cut here]"
+        until(lambda: path.stat().st_size <= 1 << 20 and cut in path.read_text())
+        go.touch()
+        assert wait_for(site, "a", that=ended).exit_code == 0
+        told = output(site)
+        assert told.startswith("first line\n")
         assert told.endswith("last line\n")
-        assert path.read_text().startswith("first line\n")
-        assert "[tenure: the log was longer than 1048576 bytes: cut here]" in path.read_text()
-        assert find(site.engine, "a").exit_code == 0  # type: ignore[union-attr]
         assert len(site.engine.log_of("a", 1, last_bytes=10)) == 10
     finally:
         site.close()
+
+
+def test_a_job_that_writes_while_its_log_is_cut_keeps_the_beginning_of_it(tmp_path: Path) -> None:
+    """A cut is not atomic: what is written amid it may stand anywhere but before the first line."""
+    path, limit = tmp_path / "log", 1 << 16
+    program = f"import os; log = os.open({str(path)!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)\n"
+    program += "os.write(log, b'first line\\n')\nwhile True: os.write(log, b'x' * 9999 + b'\\n')"
+    with subprocess.Popen([sys.executable, "-c", program]) as writer:
+        try:
+            for _ in range(100):
+                until(lambda: path.exists() and path.stat().st_size > limit)
+                cut_log(str(path), limit)
+                assert path.read_bytes()[:11] == b"first line\n"
+        finally:
+            writer.kill()
+    assert b"cut here" in path.read_bytes()
 
 
 def test_logs_are_there_after_an_attempt_is_forgotten_and_go_when_they_are_old(site: LocalSite) -> None:

@@ -341,13 +341,14 @@ def cut_log(path: str, limit: int) -> None:
     """Keep the beginning and the end of a log; the job goes on writing behind them."""
     head_bytes, tail_bytes = min(HEAD_BYTES, limit // 8), min(TAIL_BYTES, limit // 4)
     with open(path, "r+b") as file:
-        head = file.read(head_bytes)
         file.seek(-tail_bytes, os.SEEK_END)
         tail = file.read(tail_bytes)
-        file.truncate(0)
+        file.truncate(
+            head_bytes
+        )  # never to 0: what the job writes meanwhile would stand before the beginning
     note = f"\n[tenure: the log was longer than {limit} bytes: cut here]\n"
     with open(path, "ab") as file:
-        file.write(head + note.encode() + tail)
+        file.write(note.encode() + tail)
 
 
 def say_the_end(record: dict[str, Any], room: str) -> None:
