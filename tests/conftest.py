@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -43,6 +44,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, the others as they were."""
     place = {name: at for at, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.stem, len(place)))
+
+
+_failed_at_first: list[pytest.TestReport] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A test that is tried again (`--reruns`) has failed: kept, so that it is told even if it passes now."""
+    if report.outcome == "rerun":  # type: ignore[comparison-overlap]
+        _failed_at_first.append(report)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Each first failure in full, then a line for each: a second try hides nothing."""
+    if not _failed_at_first:
+        return
+    terminalreporter.section("failed at first, tried again: a fault of the test or of what it tests")
+    for report in _failed_at_first:
+        terminalreporter.section(report.nodeid, sep="-")
+        terminalreporter.line(report.longreprtext)
+    for report in _failed_at_first:
+        terminalreporter.line(f"SECOND TRY {report.nodeid}")
 
 
 # The same examples at each run, so that a change is refused for what it did; a larger search looks elsewhere.
