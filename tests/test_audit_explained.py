@@ -34,6 +34,7 @@ def two_accounts(nodes: tuple[int, ...] = (8,), **more: Any) -> Teller:
 
 
 # --- why hours are missing ----------------------------------------------------------------------------
+@pytest.mark.slow
 @MANY
 @given(st.integers(0, 10**6), st.integers(1, 3), st.booleans())
 def test_causes_sum_to_the_shortfall_exactly(seed: int, clusters: int, limits: bool) -> None:
@@ -128,6 +129,7 @@ def test_accounts_that_are_short_together_share_what_lies_idle() -> None:
 
 
 # --- the one table ------------------------------------------------------------------------------------
+@pytest.mark.slow
 @MANY
 @given(st.integers(0, 10**6), st.integers(1, 3), st.booleans())
 def test_columns_add_up_to_capacity_exactly(seed: int, clusters: int, limits: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from tenure.core.words import NEVER_S, Happened
 TICK_S = 60
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.booleans())
 def test_agrees_with_the_naive_audit(seed: int, clusters: int, limits: bool) -> None:
@@ -56,6 +58,7 @@ def agree_on_waits(told: dict, waits: list[tuple[int, int]], naive: NaiveAudit) 
                 assert numbers[f"p{percent}"] == nearest_rank(values, percent), (group, percent)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6))
 def test_sums_over_changes_are_sums_over_moments(seed: int) -> None:
@@ -66,6 +69,7 @@ def test_sums_over_changes_are_sums_over_moments(seed: int) -> None:
         assert np.array_equal(one, other)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.booleans(), st.integers(1, 500))
 def test_stretches_of_hours_are_all_hours(seed: int, clusters: int, limits: bool, cells: int) -> None:
@@ -78,6 +82,7 @@ def test_stretches_of_hours_are_all_hours(seed: int, clusters: int, limits: bool
     assert measure_record(record, parts) == measure_record(record, [whole])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.booleans())
 def test_every_gpu_second_is_accounted_for(seed: int, clusters: int, limits: bool) -> None:

@@ -163,11 +163,13 @@ def play_and_compare(source: Any, *, until_s: int | None = None, every: int = 1)
     return played
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHOSEN)
 def test_kept_up_is_rebuilt(name: str) -> None:
     assert play_and_compare(world(name), until_s=31 * HOUR, every=1) >= 5
 
 
+@pytest.mark.slow
 @tried
 @given(scenarios())
 def test_kept_up_is_rebuilt_whatever_happens(scenario: dict[str, Any]) -> None:
@@ -190,6 +192,7 @@ def test_a_play_goes_on_from_a_rebuilt_board_as_if_nothing_had_happened(scenario
 # --- what a turn writes to ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHOSEN[:3])
 def test_decide_answers_the_same_and_leaves_its_arguments_alone(name: str) -> None:
     stage = staged(world(name), until_s=3 * HOUR)

@@ -250,6 +250,7 @@ def check_known(stage: Stage) -> int:
     return sum(check_unbudgeted(stage, cluster) for cluster in range(len(stage.lab.clusters)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [3, Policy().depth])
 @tried
 @given(scenario=scenarios())

@@ -79,6 +79,7 @@ def check_histories(first: int, number: int) -> tuple[int, int]:
     return done, unsent
 
 
+@pytest.mark.slow
 def test_in_no_drawn_history_is_anything_bought_twice_or_lost() -> None:
     done, unsent = check_histories(0, 150)
     assert 50 < done < 140

@@ -40,6 +40,7 @@ def saved_all_the_same(store: Store, step: int, **told: object) -> None:
         save(store, step, **told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BOTH)
 def test_a_save_that_dies_anywhere_leaves_the_older_one_to_resume_from(kind, tmp_path, s3):
     def make():
@@ -104,6 +105,7 @@ def test_a_copy_that_dies_anywhere_goes_on_where_it_was_and_leaves_both_stores_s
     assert deaths >= 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BOTH)
 def test_pruning_that_dies_anywhere_never_takes_the_newest_and_is_ended_by_the_next(kind, tmp_path, s3):
     def make():
@@ -206,6 +208,7 @@ def _past(last: int, name: str) -> bool:
     return name.isdigit() and int(name) > last  # not one half of which is there
 
 
+@pytest.mark.slow
 def test_a_trainer_killed_again_and_again_resumes_from_what_verifies(tmp_path):
     """Real processes and SIGKILL: no step is lost that was committed, but for the pruned ones."""
     last = 0

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -119,7 +120,7 @@ class Histories(RuleBasedStateMachine):
         assert len(copied) == len(self.other.checkpoints()), "a copy is whole or not there"
 
 
-TestHistories = Histories.TestCase
+TestHistories = pytest.mark.slow(Histories.TestCase)
 TestHistories.settings = settings(
     max_examples=int(os.environ.get("TENURE_HISTORIES", "60")),
     stateful_step_count=25,

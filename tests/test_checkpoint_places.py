@@ -103,6 +103,7 @@ def answering(status: int, code: str):
         thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "code", "error"),
     [
@@ -173,6 +174,7 @@ def test_what_was_read_is_put_in_its_place_only_while_it_stands(kind, tmp_path, 
     assert place.read("x") == b"2"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_many_who_swap_at_once_one_wins_each_time(kind, tmp_path, s3):
     store = open_new(kind, tmp_path, s3)
@@ -201,6 +203,7 @@ def test_s3_keeps_the_hash_of_what_it_was_sent_and_it_is_compared_without_readin
     assert store.place.sha256(f"{made.path}/{file.name}") == file.sha256
 
 
+@pytest.mark.slow
 def test_a_file_in_parts_is_there_whole_or_not_at_all(s3):
     store = open_new("s3", None, s3)
     chunks = [bytes([n]) * (9 << 20) for n in range(3)]

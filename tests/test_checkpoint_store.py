@@ -41,6 +41,7 @@ def altered(store: Store, path: str, change) -> None:
     store.place.write(path, change(store.place.read(path)))
 
 
+@pytest.mark.slow
 def test_what_is_saved_comes_back_with_all_that_was_said_of_it(store, s3):
     saving = store.begin(12, 3)
     saving.add_bytes("weights/0.bin", b"abc")
@@ -62,6 +63,7 @@ def test_what_is_saved_comes_back_with_all_that_was_said_of_it(store, s3):
     assert json.loads(store.place.read("LATEST"))["step"] == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "word"),
     [
@@ -80,6 +82,7 @@ def test_a_damaged_newest_is_passed_over_for_the_one_before(store, change, word)
         store.read(damaged, "model/a.bin")
 
 
+@pytest.mark.slow
 def test_an_altered_manifest_or_commit_is_no_checkpoint(store):
     before = save(store, 1)
     altered_manifest, altered_commit = save(store, 2), save(store, 3)
@@ -115,6 +118,7 @@ def test_an_older_attempt_is_kept_out_from_its_first_step_to_its_last(store):
     assert [one.name for one in store.checkpoints()] == ["10-1"]
 
 
+@pytest.mark.slow
 def test_a_commit_that_slips_in_just_after_the_fence_does_not_count_and_blocks_nobody(store, s3):
     first = save(store, 10, attempt=1)
     slipped = store.begin(11, 1)
@@ -135,6 +139,7 @@ def test_a_commit_that_slips_in_just_after_the_fence_does_not_count_and_blocks_n
     assert store.newest_verified(deep=True) == ours
 
 
+@pytest.mark.slow
 def test_of_two_who_commit_one_step_one_wins_and_the_other_is_told(store, s3):
     barrier = threading.Barrier(2)
 
@@ -201,6 +206,7 @@ def test_no_run_is_named_so_that_it_leaves_the_store(run, tmp_path):
         Store(str(tmp_path), run)
 
 
+@pytest.mark.slow
 def test_a_store_that_is_not_there_is_unavailable_and_an_unknown_one_is_said_to_be(s3):
     with pytest.raises(StoreUnavailable):
         Store("s3://kept/x", "r", s3 | {"endpoint_url": "http://127.0.0.1:9"}).newest_verified()
@@ -210,6 +216,7 @@ def test_a_store_that_is_not_there_is_unavailable_and_an_unknown_one_is_said_to_
         Store("gopher://x", "r")
 
 
+@pytest.mark.slow
 def test_pruning_keeps_finals_the_last_and_what_is_read(store):
     made = [save(store, step, final=step == 1) for step in range(1, 7)]
     store.reading(made[1], "the-next-window", 3600)
@@ -219,6 +226,7 @@ def test_pruning_keeps_finals_the_last_and_what_is_read(store):
     assert {one.checkpoint.step: one.why for one in told.verdicts}[2] == "being read"
 
 
+@pytest.mark.slow
 def test_pruning_counts_as_good_only_what_verifies_and_keeps_all_where_nothing_does(store):
     for step in (1, 2, 3):
         save(store, step)
@@ -232,6 +240,7 @@ def test_pruning_counts_as_good_only_what_verifies_and_keeps_all_where_nothing_d
     assert len(store.place.files("ckpt")) == 15
 
 
+@pytest.mark.slow
 def test_a_save_under_way_is_left_alone_until_its_grace_is_over_by_the_stores_own_clock(store):
     save(store, 1)
     going = store.begin(2, 1)
@@ -277,6 +286,7 @@ def test_whatever_the_rule_the_newest_sound_one_and_every_final_stay(drawn, last
         assert stretches == {one.at // every_s for one in sound if one.step in kept}
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(

@@ -64,6 +64,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield Desk(tmp_path, server)
 
 
+@pytest.mark.slow
 def test_what_is_for_sale_is_judged_by_the_runs_own_plan_signed_by_two_and_bought_once(desk: Desk) -> None:
     told = desk.ask("offers", "--days", "2,3")["offers"]
     assert [one["cost"] for one in told] == sorted(one["cost"] for one in told)
@@ -87,6 +88,7 @@ def test_what_is_for_sale_is_judged_by_the_runs_own_plan_signed_by_two_and_bough
     assert desk.world.sends["PurchaseCapacityBlock"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("day", [5000, None])
 def test_without_days_lengths_near_the_plans_best_are_asked_for(day: int | None, desk: Desk) -> None:
     prices = {"on_demand_per_day": 8000, **({} if day is None else {"reserved_per_day": day})}
@@ -104,6 +106,7 @@ def _offers(day: int | None) -> dict[str, Any]:
     return {"windows": None, "offers": [one]}
 
 
+@pytest.mark.slow
 def test_a_gang_larger_than_a_block_is_bought_in_parts_of_one_zone(desk: Desk) -> None:
     desk.write(plan={**PLAN, "nodes": 80}, approval={"budget": 10000000, "above": 10000000})
     asked = ("--days", "2", "--nodes")
@@ -118,6 +121,7 @@ def test_a_gang_larger_than_a_block_is_bought_in_parts_of_one_zone(desk: Desk) -
     assert bought == [(64, first["zone"]), (16, first["zone"])]
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_spent_refuses_the_next(desk: Desk) -> None:
     desk.write(approval={"budget": 20000, "above": 1000000})
     best = desk.ask("offers", "--days", "2")["offers"][0]
@@ -138,6 +142,7 @@ def test_a_purchase_whose_answer_is_lost_is_found_by_reading(desk: Desk) -> None
     assert desk.world.sends["PurchaseCapacityBlock"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "words", "status", "said"),
     [
@@ -157,6 +162,7 @@ def test_what_cannot_be_is_one_message(
     assert "should not happen" not in told
 
 
+@pytest.mark.slow
 def test_a_cloud_that_is_not_there_is_one_message(desk: Desk) -> None:
     desk.raw["provider"]["endpoint"] = "http://127.0.0.1:9"
     desk.raw["provider"]["connect_timeout"] = 1
@@ -164,6 +170,7 @@ def test_a_cloud_that_is_not_there_is_one_message(desk: Desk) -> None:
     assert "Could not connect" in desk.ask("offers", "--days", "2", status=1)
 
 
+@pytest.mark.slow
 def test_the_key_of_signatures_is_the_owners_alone(desk: Desk) -> None:
     desk.ask("purchases")
     key = desk.folder / "data" / "approval.key"
@@ -174,6 +181,7 @@ def test_the_key_of_signatures_is_the_owners_alone(desk: Desk) -> None:
     assert len(before) == 32
 
 
+@pytest.mark.slow
 def test_tables_fit_a_terminal(desk: Desk) -> None:
     desk.write(approval={"budget": 60000, "above": 1000000})
     data = ["--data", str(desk.folder / "data")]

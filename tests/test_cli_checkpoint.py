@@ -106,6 +106,7 @@ def test_a_question_that_is_wrong_ends_with_2_and_nothing_is_done(words, store, 
     assert len(store.checkpoints()) == 4
 
 
+@pytest.mark.slow
 def test_a_store_that_cannot_be_used_ends_with_1(store, place):
     for step in (1, 2, 3, 4):
         store.place.write(f"ckpt/{step}-1/b.bin", b"")

@@ -147,6 +147,7 @@ def test_ctrl_c_is_status_130() -> None:
     assert raising(KeyboardInterrupt()).exit_code == 130
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error() -> None:
     ran = subprocess.run(
         f"{TENURE} policy show --json - | head -n 1",

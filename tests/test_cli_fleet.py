@@ -23,6 +23,7 @@ def ask(*words):
     return CliRunner().invoke(app, ["plan", *map(str, words)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "name"), ASKED)
 def test_an_example_answers_in_a_table_in_json_and_on_a_page(command: str, name: str, tmp_path: Path):
     file = EXAMPLES / f"{name}.yaml"

@@ -61,6 +61,7 @@ def test_submit_prints_the_job_and_its_receipt_as_json_alone(server: Served) -> 
     assert answer["receipt"]["wait"]["latest_s"] == 0
 
 
+@pytest.mark.slow
 def test_show_has_phase_end_and_attempts(server: Served) -> None:
     job = submitted(server, "--min-runtime", "1m", command=("true",))
     wait_for("it is over", lambda: phase(server, job) == "ended")
@@ -72,6 +73,7 @@ def test_show_has_phase_end_and_attempts(server: Served) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", attempt["started"])
 
 
+@pytest.mark.slow
 def test_why_has_a_documented_reason_a_sentence_numbers_and_the_earliest_start(server: Served) -> None:
     submitted(server, "--min-runtime", "1h")
     ran = server.run("submit", "-A", WAITS, "-g", "32", "--min-runtime", "1h", "--json", "-", "--", "true")
@@ -90,6 +92,7 @@ def test_why_has_a_documented_reason_a_sentence_numbers_and_the_earliest_start(s
 # --- what people read --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 100, 120])
 def test_tables_fit_the_terminal(server: Served, columns: int) -> None:
     long = "n" * 60
@@ -147,6 +150,7 @@ def test_a_dry_run_says_what_would_be_and_submits_nothing(server: Served) -> Non
     assert told(server, "queue", "--state", "all")["total"] == before
 
 
+@pytest.mark.slow
 def test_logs_are_shown_and_followed(server: Served) -> None:
     job = submitted(server, "--min-runtime", "1m", command=("sleep", "6"))
     wait_for("it runs", lambda: phase(server, job) != "waiting")
@@ -157,6 +161,7 @@ def test_logs_are_shown_and_followed(server: Served) -> None:
     assert phase(server, job) == "ended"
 
 
+@pytest.mark.slow
 def test_a_stop_needs_force_and_a_reason(server: Served) -> None:
     job = submitted(server, "--min-runtime", "1h")
     wait_for("it runs", lambda: phase(server, job) == "running")
@@ -175,6 +180,7 @@ def test_a_token_is_printed_alone_so_that_it_can_be_kept(server: Served) -> None
     assert seen.returncode == 0
 
 
+@pytest.mark.slow
 def test_nodes_are_drained_repaired_and_brought_back(server: Served) -> None:
     for words in (("drain", "--reason", "fan"), ("repair", "--reason", "fan"), ("up", "--reason", "new fan")):
         ran = server.run("node", words[0], "jupiter-0003", *words[1:])
@@ -184,6 +190,7 @@ def test_nodes_are_drained_repaired_and_brought_back(server: Served) -> None:
     assert server.run("node", "drain", "nowhere", "--reason", "x").returncode == 2
 
 
+@pytest.mark.slow
 def test_the_servers_record_is_audited_and_a_turn_decided_again(server: Served) -> None:
     ran = server.run("audit")
     assert ran.returncode == 0, ran.stderr
@@ -200,6 +207,7 @@ def test_the_servers_record_is_audited_and_a_turn_decided_again(server: Served) 
 # --- how it ends -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
@@ -232,6 +240,7 @@ def test_without_the_right_token_a_command_fails_with_one_sentence(server: Serve
     assert ran.stderr.startswith("error: this token is unknown")
 
 
+@pytest.mark.slow
 def test_help_is_quick_and_live_commands_have_completion(server: Served) -> None:
     took_s = []
     for _ in range(3):
@@ -257,6 +266,7 @@ def test_help_is_quick_and_live_commands_have_completion(server: Served) -> None
 # --- the server itself -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_server_on_the_same_data_is_refused(server: Served) -> None:
     lab = server.data.parent / "lab.yaml"
     ran = subprocess.run(
@@ -271,6 +281,7 @@ def test_a_second_server_on_the_same_data_is_refused(server: Served) -> None:
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.slow
 def test_the_record_of_another_lab_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     record = open_ledger(tmp_path / "record.db")
     record.begin("theirs", 1_700_000_000.0)

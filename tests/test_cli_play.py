@@ -81,6 +81,7 @@ def test_without_a_lookback_7_days_hold_and_it_is_said(tmp_path: Path) -> None:
     assert run("simulate", file, "--set", "policy.lookback=0").exit_code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [("simulate",), ("compare", "--seeds", "1"), ("sweep", "--set", "seed=1,2")]
 )
@@ -174,6 +175,7 @@ def test_settings_are_set_side_by_side_as_policies_are(tmp_path: Path) -> None:
     assert "at most 24" in refused.stderr
 
 
+@pytest.mark.slow
 def test_many_processes_give_what_one_gives(tmp_path: Path) -> None:
     words = ["compare", QUICK, "--policies", "budget,fifo,window", "--seeds", "1", "--json", "-"]
     ran = subprocess.run([TENURE, *words, "--workers", "2"], capture_output=True, text=True, check=True)
@@ -196,6 +198,7 @@ def test_a_sweep_plays_every_combination(tmp_path: Path) -> None:
     assert "4 combinations" in told.stdout
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_finished(tmp_path: Path) -> None:
     """A sweep too long to wait for is interrupted once the first plays are in its file."""
     file = tmp_path / "sweep.json"
@@ -225,6 +228,7 @@ def test_a_wrong_value_is_refused_before_the_first_play(tmp_path: Path) -> None:
     assert not kept.exists()
 
 
+@pytest.mark.slow
 def test_every_example_is_a_scenario_or_a_lab_that_plays(tmp_path: Path) -> None:
     played = []
     for file in sorted(EXAMPLES.rglob("*.yaml")):

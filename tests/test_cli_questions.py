@@ -37,6 +37,7 @@ def story(tmp_path: Path, scenario: dict[str, Any]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("at", "job"),
     [("20h", GANG), ("30m", GANG), ("20h", "{account: language/olmo/bo, gpus: 8, min_runtime: 1h}")],

@@ -82,6 +82,7 @@ def test_a_trace_is_converted_to_parquet_only_and_never_over_itself(tmp_path: Pa
     assert original.read_text() == text
 
 
+@pytest.mark.slow
 def test_a_chart_is_drawn_where_it_is_asked_for(tmp_path: Path) -> None:
     chart = tmp_path / "trace.svg"
     told = run("trace", "describe", EXAMPLES / "own-slurm" / "sacct.txt", "--chart", chart)

@@ -32,6 +32,7 @@ def lab(server: Served) -> Iterator[Client]:
         yield client
 
 
+@pytest.mark.slow
 def test_a_job_is_submitted_shown_and_ended(lab: Client) -> None:
     told = lab.submit(**JOB, name="first", priority=3, env={"A": "1"})
     wait_for("it runs", lambda: lab.show(told.job).phase == "running")
@@ -119,6 +120,7 @@ def test_asking_about_a_job_submits_nothing(lab: Client) -> None:
     assert lab.queue(state="all").total == before
 
 
+@pytest.mark.slow
 def test_jobs_wait_for_those_they_come_after(lab: Client) -> None:
     quick = {"account": "vision", "gpus": 1, "min_runtime": "1m"}
     first = lab.submit(**quick, command=["sleep", "1"]).job

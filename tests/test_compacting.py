@@ -29,6 +29,7 @@ def measured(small: Small) -> dict[str, Any]:
     return audit(path).measures
 
 
+@pytest.mark.slow
 def test_what_is_older_than_is_kept_is_compacted_once_a_day(tmp_path: Path) -> None:
     small = Small(tmp_path, LAB | {"live": {"keep": "1d"}, "policy": {"lookback": "2d"}})
     desk = desk_of(small)

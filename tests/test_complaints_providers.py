@@ -146,6 +146,7 @@ def test_03_what_spills_is_what_the_file_allows_and_no_more(make: Any) -> None:
     assert world.provider.on_demand_hours(world.clock.now()) > 0
 
 
+@pytest.mark.slow
 def test_04_no_node_is_on_demand_while_a_reserved_one_is_idle(make: Any) -> None:
     """karpenter#2359: on-demand used while reserved is free."""
     world = make({"tokens": 1e15}, fallback="on-demand")
@@ -245,6 +246,7 @@ def test_15_a_process_killed_between_send_and_answer_finds_what_it_bought_and_bu
     assert (cloud.purchases(), cloud.sends["PurchaseCapacityBlock"]) == (1, 1)
 
 
+@pytest.mark.slow
 def test_16_waiting_for_capacity_ends_at_its_deadline_and_says_what_the_provider_said(make: Any) -> None:
     """terraform-provider-aws#34345, #30819, #36754: the wait for capacity loops for ever."""
     world = make(fallback="on-demand", gang={"rounds": 3, "retry": 600, "pause": 7200})

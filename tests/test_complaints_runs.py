@@ -48,6 +48,7 @@ def test_01_a_future_block_is_waited_for_and_filled_within_two_minutes_of_its_st
     assert len(launched(world)) == 4
 
 
+@pytest.mark.slow
 def test_06_nodes_are_up_at_the_start_and_none_at_the_term(make: Any) -> None:
     """karpenter-provider-aws#9001: nothing scales at start and end."""
     world = make({"tokens": 1e15})
@@ -63,6 +64,7 @@ def test_06_nodes_are_up_at_the_start_and_none_at_the_term(make: Any) -> None:
     assert world.state.attempts[-1].end == "drained"
 
 
+@pytest.mark.slow
 def test_07_a_gang_that_does_not_come_together_bills_up_to_its_cap_and_is_let_go(make: Any) -> None:
     """karpenter#3138: three of four nodes bill while waiting for the last one."""
     world = make(
@@ -80,6 +82,7 @@ def test_07_a_gang_that_does_not_come_together_bills_up_to_its_cap_and_is_let_go
     assert "phantom gang" in world.modes()
 
 
+@pytest.mark.slow
 def test_08_nodes_held_for_the_rest_of_a_gang_are_never_idle(make: Any) -> None:
     """ray#50783: the idle time-out removes nodes of a gang that is still assembling."""
     world = make(gang={"retry": 600, "start_within": "30m"}, alarms={"stall": "5m", "silent": "10m"})
@@ -94,6 +97,7 @@ def test_08_nodes_held_for_the_rest_of_a_gang_are_never_idle(make: Any) -> None:
     assert len(launched(world)) == 4
 
 
+@pytest.mark.slow
 def test_09_one_lost_node_is_replaced_alone(make: Any) -> None:
     """skypilot#3907: one preemption rebuilds all nodes."""
     world = make()
@@ -111,6 +115,7 @@ def test_09_one_lost_node_is_replaced_alone(make: Any) -> None:
     assert world.state.attempts[1].from_tokens > 0
 
 
+@pytest.mark.slow
 def test_10_a_node_that_does_not_stop_is_kept_in_the_book_and_an_alarm(make: Any) -> None:
     """skypilot#2990: a failed terminate during failover leaks a VM."""
     world = make(fallback="on-demand")
@@ -178,6 +183,7 @@ def _die_in(controller: Any, where: str) -> Any:
     return lambda: bool(died)
 
 
+@pytest.mark.slow
 def test_13_a_gang_stuck_on_one_node_waits_so_long_and_no_longer_and_says_why(make: Any) -> None:
     """dstack#4146: the gang is stuck when one job can't provision."""
     world = make(
@@ -197,6 +203,7 @@ def test_13_a_gang_stuck_on_one_node_waits_so_long_and_no_longer_and_says_why(ma
     assert world.state.phase == "running"
 
 
+@pytest.mark.slow
 def test_14_a_finished_run_launches_nothing_more(make: Any) -> None:
     """dstack#3130: a finished gang restarts and adds an instance."""
     world = make({"tokens": 4 * 8 * 3000.0 * 6 * HOUR}, fallback="on-demand")
@@ -216,6 +223,7 @@ def test_14_a_finished_run_launches_nothing_more(make: Any) -> None:
     assert not world.provider.alive
 
 
+@pytest.mark.slow
 def test_19_a_node_that_drains_is_never_replaced_before_it_is_gone(make: Any) -> None:
     """aws-parallelcluster#7465: draining nodes are killed and relaunched for ever."""
     world = make(fallback="on-demand")
@@ -235,6 +243,7 @@ def test_19_a_node_that_drains_is_never_replaced_before_it_is_gone(make: Any) ->
     assert not [node for node in launched(world) if node.window != window.id]
 
 
+@pytest.mark.slow
 def test_20_reserved_nodes_idle_beside_on_demand_ones_are_an_alarm_within_one_poll(make: Any) -> None:
     """kubernetes-on-aws#11623: a reservation is idle but billed while on-demand runs."""
     world = make(fallback="on-demand")

@@ -90,6 +90,7 @@ def test_25_latest_moves_only_when_an_asynchronous_save_is_durable(tmp_path):
     assert [one.name for one in store.found()] == ["1-1"], "what was cut off is away, the good one is not"
 
 
+@pytest.mark.slow
 def test_26_a_last_checkpoint_that_is_incomplete_is_passed_over_for_the_one_before(store, tmp_path):
     """transformers#35782, #35525: the last checkpoint is incomplete and the resume fails."""
     folder = tmp_path / "checkpoint-1"
@@ -112,6 +113,7 @@ def test_26_a_last_checkpoint_that_is_incomplete_is_passed_over_for_the_one_befo
     assert store.newest_verified(deep=True) == again_saved, "the damaged step can be saved again"
 
 
+@pytest.mark.slow
 def test_27_a_store_that_is_not_empty_is_never_begun_at_step_0_without_a_word(store, s3):
     """verl#7952: the tracker was never written, and the run restarted silently at step 0."""
     assert store.newest_verified() is None

@@ -245,6 +245,7 @@ def test_29_nothing_is_cut_off_inside_a_step_and_the_device_is_done_before_it_is
 # --- 30 ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("save_s", [20.0, 110.0, 400.0])
 def test_30_the_lead_is_what_saves_have_taken_not_a_constant(tmp_path: Path, save_s: float) -> None:
     """ray#66225: a save slower than the drain window is killed."""

@@ -56,6 +56,7 @@ def is_open(path: Path) -> bool:
 # --- the same decisions -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", marked([path for path in FILES if is_open(path)]))
 def test_a_scenario_is_lived_as_it_is_played(path: Path, tmp_path: Path) -> None:
     life = Life(path, tmp_path, until_s=until(path)).live()
@@ -99,6 +100,7 @@ def check_books(life: Life) -> None:
     assert parts_that_differ(book.core, book.policy, kept, built, book.t) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", few())
 def test_the_book_of_the_record_is_the_book_kept_up(path: Path, tmp_path: Path) -> None:
     life = Life(path, tmp_path, check=check_books, until_s=8 * HOUR).live()
@@ -122,6 +124,7 @@ def kill(life: Life) -> None:
     life.daemon = life.wake_up()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", few())
 def test_killed_after_every_turn_it_tells_the_same_story(path: Path, tmp_path: Path) -> None:
     life = Life(path, tmp_path, check=kill, until_s=8 * HOUR).live()
@@ -170,6 +173,7 @@ class Mortal(Life):
 # --- decided again ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", few()[:4])
 def test_a_recorded_turn_decided_again_is_the_same(path: Path, tmp_path: Path) -> None:
     life = Life(path, tmp_path, until_s=6 * HOUR).live()

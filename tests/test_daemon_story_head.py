@@ -37,6 +37,7 @@ def test_the_story_names_its_policy_and_says_whether_a_lookback_was_given(tmp_pa
     assert "none was given" in heading["lookback"]
 
 
+@pytest.mark.slow
 def test_what_is_taken_out_of_the_file_stays_named_and_counts_no_more(tmp_path: Path) -> None:
     small = Small(tmp_path, LAB | {"clusters": THREE})
     gone = small.view.lab.nodes[2].name

@@ -78,6 +78,7 @@ def test_a_launch_that_is_refused_has_failed_with_the_engines_words(tmp_path: Pa
     assert small.ledger.open_orders() == []
 
 
+@pytest.mark.slow
 def test_an_order_whose_answer_is_lost_is_given_again_and_obeyed_once(tmp_path: Path) -> None:
     faults = Faults(scripted={number: CallFault(lost_after=True) for number in range(3, 9)})
     small = Small(tmp_path, faults=faults)
@@ -181,6 +182,7 @@ def test_a_command_on_which_turns_break_is_answered_and_the_rest_obeyed(
 # --- many jobs, and those that are over -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_jobs_that_are_over_are_left_behind_and_nobody_notices(
     small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -232,6 +232,7 @@ def test_there_are_commands_to_run() -> None:
     assert len(RUNNABLE) >= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_commands_on_pages_run(page: Path, tmp_path: Path) -> None:
     """A page's runnable commands, one after the other, in a folder that holds `examples/`."""

@@ -87,6 +87,7 @@ def test_what_is_told_to_stop_may_leave_before_its_grace_is_over(site: Site) -> 
     assert seen.ended - told_at < 600
 
 
+@pytest.mark.slow
 def test_what_does_not_leave_is_killed_at_the_end_of_its_grace_and_not_before(site: Site) -> None:
     job = running(site, site.stubborn(60))
     site.deaf(job)
@@ -111,6 +112,7 @@ def test_started_twice_it_runs_once(site: Site) -> None:
     running(site, site.polite(60))  # the node's last GPU is free
 
 
+@pytest.mark.slow
 def test_told_twice_to_stop_it_gets_no_more_time(site: Site) -> None:
     job = running(site, site.stubborn(60))
     site.deaf(job)
@@ -214,6 +216,7 @@ def test_a_node_takes_no_new_work_where_it_was_told_so_and_still_after_a_restart
     assert not any(node.draining for node in site.engine.see().nodes)
 
 
+@pytest.mark.slow
 def test_opened_again_it_goes_on_with_what_runs_and_sees_it_end(site: Site) -> None:
     first = next(iter(site.nodes))
     goes_on, soon_over = running(site, site.polite(60)), running(site, site.polite(1))
@@ -227,6 +230,7 @@ def test_opened_again_it_goes_on_with_what_runs_and_sees_it_end(site: Site) -> N
     assert wait_for(site, goes_on, that=ended).started == before.started
 
 
+@pytest.mark.slow
 def test_its_time_limit_holds_while_nobody_watches(punctual: Site) -> None:
     job = running(punctual, punctual.stubborn(60), max_runtime_s=1)
     punctual.reopen()
@@ -239,6 +243,7 @@ def test_its_time_limit_holds_while_nobody_watches(punctual: Site) -> None:
     assert 1.0 <= seen.ended - seen.started < 1 + punctual.late_s
 
 
+@pytest.mark.slow
 def test_its_grace_ends_while_nobody_watches(site: Site) -> None:
     job = running(site, site.stubborn(60))
     site.deaf(job)
@@ -253,6 +258,7 @@ def test_its_grace_ends_while_nobody_watches(site: Site) -> None:
     assert 0.9 <= seen.ended - told_at < 1 + site.late_s
 
 
+@pytest.mark.slow
 def test_told_to_stop_before_its_limit_came_it_is_not_timed_out(punctual: Site) -> None:
     for limit_s in (2, 20):  # of a busy machine told too late: more time
         job = running(punctual, punctual.stubborn(60), max_runtime_s=limit_s)

@@ -43,6 +43,7 @@ while true; do sleep 0.05; done
 """
 
 
+@pytest.mark.slow
 def test_what_forks_and_leaves_its_session_is_gone_after_a_stop(either: LocalSite) -> None:
     either.engine.carry_out(start("a", [FORKS]))
     wait_for(either, "a", that=lambda seen: seen.saved is not None)
@@ -73,6 +74,7 @@ def test_what_its_main_process_leaves_behind_is_ended_with_it(either: LocalSite)
     assert stat_of(int(output(either))) is None
 
 
+@pytest.mark.slow
 def test_told_to_stop_what_it_left_behind_may_use_the_grace_too(either: LocalSite) -> None:
     """A shell dies of the signal at once; the program it started is still saving."""
     program = (
@@ -101,6 +103,7 @@ def test_what_forks_without_end_is_ended_too(either: LocalSite) -> None:
 # --- shepherds die ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_when_its_shepherd_is_killed_it_runs_on_and_its_end_is_seen(
     either: LocalSite, tmp_path: Path
 ) -> None:
@@ -124,6 +127,7 @@ def test_when_its_shepherd_is_killed_it_runs_on_and_its_end_is_seen(
     assert let_go_at - 1 <= seen.ended <= time.time() + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stop", "limit"])
 def test_when_its_shepherd_is_killed_stop_and_limit_still_hold(either: LocalSite, how: str) -> None:
     either.engine.carry_out(start("a", [FORKS], max_runtime_s=2 if how == "limit" else None))
@@ -281,6 +285,7 @@ def test_engines_killed_at_any_instant_start_nothing_twice_and_lose_nothing(
         trial(folder, number, chance)
 
 
+@pytest.mark.slow
 def test_a_shepherd_killed_at_any_instant_of_its_beginning_never_makes_a_job_run_twice(
     site: LocalSite,
 ) -> None:
@@ -331,6 +336,7 @@ def test_whoever_asks_to_be_woken_hears_of_a_beginning_and_an_end(site: LocalSit
     until(lambda: woken.acquire(timeout=5) and find(site.engine, "a").ended is not None)  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_looking_again_opens_no_file_where_nothing_has_changed(site: LocalSite) -> None:
     for number in range(3):
         run(site, ["true"], f"over{number}")

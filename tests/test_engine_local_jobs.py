@@ -112,6 +112,7 @@ def test_what_no_program_can_be_given_is_refused_in_one_sentence(
     assert os.listdir(site.folder / "attempts") == []
 
 
+@pytest.mark.slow
 def test_ids_that_look_like_paths_stay_in_their_folder(site: LocalSite) -> None:
     for job in ("../../x", "..", "a/b", "größe", "a.1", "%2e", "-rf", " "):
         assert run(site, ["echo", "here"], job, nodes={"n2": 1}) == "here\n"
@@ -175,6 +176,7 @@ def test_a_job_may_claim_no_save_outside_its_own_time(site: LocalSite) -> None:
     assert future.saved == future.ended
 
 
+@pytest.mark.slow
 def test_a_log_that_grows_without_end_is_cut_and_the_job_goes_on(tmp_path: Path) -> None:
     site = LocalSite(tmp_path, LocalSettings(log_bytes=1 << 20))
     go = tmp_path / "go"
@@ -201,6 +203,7 @@ print('last line')
         site.close()
 
 
+@pytest.mark.slow
 def test_a_job_that_writes_while_its_log_is_cut_keeps_the_beginning_of_it(tmp_path: Path) -> None:
     """A cut is not atomic: what is written amid it may stand anywhere but before the first line."""
     path, limit = tmp_path / "log", 1 << 16
@@ -259,6 +262,7 @@ def test_a_job_runs_as_the_user_who_submitted_it(tmp_path: Path) -> None:
         site.close()
 
 
+@pytest.mark.slow
 def test_memory_and_processes_are_bounded_where_cgroups_can(tmp_path: Path) -> None:
     settings = LocalSettings(memory_bytes_per_gpu=64 << 20, most_processes=20)
     site = LocalSite(tmp_path, settings)

@@ -44,6 +44,7 @@ def down_over_time(found, nodes: int, until_s: float) -> np.ndarray:
     return part / until_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("crews", [None, 2])
 def test_as_many_nodes_are_down_as_the_formula_says(crews):
     lab, until_s = lab_of(LAB), 20_000 * DAY_S
@@ -53,6 +54,7 @@ def test_as_many_nodes_are_down_as_the_formula_says(crews):
     assert down_over_time(found, 60, until_s)[:8] == pytest.approx(formula[:8], abs=0.01)
 
 
+@pytest.mark.slow
 def test_lemons_fail_as_often_as_they_are_said_to():
     told = failures_of(node={"mtbf": "50d", "repair": 1, "cv": 0}, lemons={"part": "20%", "times": 10})
     found = list(outages(lab_of(LAB), told, seed=1, until_s=10_000 * DAY_S))

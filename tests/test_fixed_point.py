@@ -46,6 +46,7 @@ def test_at_most_one_stop_in_a_thousand_turns(name: str) -> None:
     assert played >= 900
 
 
+@pytest.mark.slow
 @tried
 @given(scenarios())
 def test_a_turn_leaves_nothing_for_another_at_its_instant(scenario: dict[str, Any]) -> None:

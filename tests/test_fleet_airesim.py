@@ -40,6 +40,7 @@ def test_without_bad_servers_all_three_agree_the_formula_too():
     assert ours(None) == pytest.approx(formula, abs=0.005)
 
 
+@pytest.mark.slow
 def test_with_bad_servers_both_simulators_agree():
     assert ours(BAD) == pytest.approx(theirs("default"), abs=0.01)
     assert ours(BAD) < ours(None) - 0.05

@@ -61,6 +61,7 @@ def test_what_all_floors_do_not_relieve_is_refused():
         least_caps(one_breaker(0.2, ("A", 512, 6), ("B", 8, 2)), CURVE, BASE_W, 0.0)
 
 
+@pytest.mark.slow
 def test_the_controller_holds_the_breaker_without_swinging_and_is_safe_when_blind():
     tree = one_breaker(0.04, ("A", 512, 6), ("B", 8, 2))
     settings = Settings(BASE_W, 850.0, hold_s=30.0)
@@ -82,6 +83,7 @@ def test_the_controller_holds_the_breaker_without_swinging_and_is_safe_when_blin
     assert nobody.over_s > played.over_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "words"), [("capping", "Whom to cap"), ("calibrate", "Gains")])
 def test_an_example_answers_in_a_table_in_json_and_on_a_page(command: str, words: str, tmp_path: Path):
     file = EXAMPLES / f"{command}.yaml"

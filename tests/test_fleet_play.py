@@ -79,6 +79,7 @@ def test_the_same_seed_plays_the_same():
     assert list(draws(3, FLEET, None, 30.0, 3)) == list(draws(3, FLEET, None, 30.0, 3))
 
 
+@pytest.mark.slow
 def test_a_tenth_of_100000_gpus_for_a_year_is_played_in_time():
     """100,000 GPUs at 6.5 failures per 1,000 node-days: 1,000 draws belong in 60 s on two cores."""
     per_tray = 8000 / 6.5 / 4

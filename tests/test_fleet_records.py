@@ -85,6 +85,7 @@ def test_a_weibull_of_censored_lives_is_that_of_scipy():
     assert ours.low < 0.7 < ours.high
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TITAN.exists(), reason="the Titan GPU lives are not here")
 def test_the_lives_of_titans_gpus_show_no_infant_mortality(tmp_path: Path):
     file = tmp_path / "plan.yaml"

@@ -107,6 +107,7 @@ def test_a_wrong_file_is_one_message_and_status_2(name: str, text: str, words: s
     assert "Traceback" not in told.output
 
 
+@pytest.mark.slow
 def test_without_a_file_the_servers_own_record_is_told(tmp_path: Path):
     page = tmp_path / "page.html"
     with serving(tmp_path) as server:

@@ -38,6 +38,7 @@ def test_nodes_played_agree_with_exact_and_renewal():
     assert means(safe, JOB, 100_000.0, 12)[3] == pytest.approx(RUN.ettr(RENEWAL), abs=0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("crews", [None, 6, 9])
 def test_nodes_down_with_few_crews_are_as_the_repair_queue_has_them(crews):
     fleet = PlayedNodes(523, 512, Part(60.0, 0.5), crews=crews)
@@ -112,6 +113,7 @@ def test_overlapped_the_slower_part_decides_and_rollouts_of_their_own_fail_as_of
     assert rollout.with_training(0.999) == rollout.works
 
 
+@pytest.mark.slow
 def test_the_example_gives_two_runs_and_plays_what_formulas_leave_out():
     told = ask(EXAMPLE, "--json", "-")
     assert told.exit_code == 0, told.output
@@ -129,6 +131,7 @@ def test_the_example_gives_two_runs_and_plays_what_formulas_leave_out():
     assert ask(EXAMPLE).exit_code == 0
 
 
+@pytest.mark.slow
 def test_the_page_tells_play_rollouts_and_each_run(tmp_path: Path):
     page = tmp_path / "page.html"
     answer = json.loads(ask(EXAMPLE, "--json", "-", "--report", page).stdout)

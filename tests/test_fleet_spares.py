@@ -287,6 +287,7 @@ def test_alternatives_do_the_same_work_and_mind_the_width():
     assert all(row["per_rack"] == 64 for row in wide)
 
 
+@pytest.mark.slow
 def test_a_mission_can_be_played_beside_the_formulas():
     times = {"tray_mtbf": "308d", "tray_mttr": "24h", "rack_mtbf": "60d", "rack_mttr": "12h"}
     told = answer(unavailability=times, confidence=0.9, mission="54d", play={"draws": 500, "seed": 1})
@@ -296,6 +297,7 @@ def test_a_mission_can_be_played_beside_the_formulas():
     assert [row["spare"] for row in told["played"]] == [told["racks"]["spare"], told["mission"]["spare"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zones", [1, 4])
 @pytest.mark.parametrize("crews", [8, 12, 16, 64])
 @pytest.mark.parametrize("common", [None, {"per_year": 12, "racks": 4, "mttr": "6h"}])

@@ -183,6 +183,7 @@ def sick(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_sick_node_leaves_is_tested_and_waits_for_a_person_until_it_is_well(sick: Path) -> None:
     fleet = Fleet(NodeNow("n0", "up"), NodeNow("n1", "up"))
     check = HealthCheckFile.model_validate({"command": [str(sick.parent / "check")], "every": "1s"})
@@ -216,6 +217,7 @@ def test_a_node_that_failed_its_test_once_is_tested_anew_the_next_time(sick: Pat
         watch.close()
 
 
+@pytest.mark.slow
 def test_a_sick_node_that_recovers_comes_back_without_a_person(sick: Path) -> None:
     fleet = Fleet(NodeNow("n0", "up"))
     check = HealthCheckFile.model_validate({"command": [str(sick.parent / "check")], "every": "1s"})
@@ -230,6 +232,7 @@ def test_a_sick_node_that_recovers_comes_back_without_a_person(sick: Path) -> No
         watch.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("when", "state"), [("idle", "up"), ("always", "draining")])
 def test_busy_nodes_are_left_alone_unless_the_lab_says_always(sick: Path, when: str, state: str) -> None:
     fleet = Fleet(NodeNow("n0", "up", attempts=1), NodeNow("n1", "up"))
@@ -275,6 +278,7 @@ def test_a_node_that_is_tested_by_hand_waits_for_a_word() -> None:
     assert findings([NodeNow("n0", "testing", by="pia")], {}, checked=False).steps == []
 
 
+@pytest.mark.slow
 def test_nodes_that_fail_and_must_stay_are_said_loudly_each_time_they_change(
     sick: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -133,6 +133,7 @@ def pilot_run(folder: Path, *, save_s: float = 30.0) -> None:
         clocks.now += 600
 
 
+@pytest.mark.slow
 def test_a_pilot_becomes_the_throughput_failures_and_recovery_of_a_plan(tmp_path: Path) -> None:
     pilot_run(tmp_path / "hook")
     pilot = read_pilot(tmp_path / "hook", nodes=2)

@@ -88,6 +88,7 @@ def through_tenure(
     return starts, json.loads((folder / "measures.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @needs_traces
 @pytest.mark.parametrize(("count", "shape"), KNOWN, ids=lambda value: str(value).replace(" ", ""))
 def test_venus_first_come_first_served(count: int, shape: tuple[int, int], tmp_path: Path) -> None:
@@ -126,6 +127,7 @@ tried = settings(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.core
 @tried
 @given(small_logs())
@@ -136,6 +138,7 @@ def test_first_come_first_served_as_the_second_way(log: tuple[tuple[int, int], l
     assert starts == first_come(asks, *shape)
 
 
+@pytest.mark.slow
 @pytest.mark.core
 @tried
 @given(small_logs())

@@ -287,6 +287,7 @@ def test_many_who_ask_at_once_are_written_in_few_transactions(ledger: Ledger) ->
     assert sorted(command.asked.body["nth"] for command in ledger.unanswered(100)) == list(range(40))
 
 
+@pytest.mark.slow
 def test_an_answer_given_by_another_server_is_found(ledger: Ledger, lease: Lease, record_url: str) -> None:
     (number,) = ledger.ask([asked()])
     other = open_ledger(record_url)
@@ -343,6 +344,7 @@ def test_a_turn_that_does_not_follow_the_last_is_refused(ledger: Ledger, lease: 
     assert ledger.last_turn() == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
@@ -395,6 +397,7 @@ def test_orders_stay_open_until_they_are_settled(ledger: Ledger, lease: Lease) -
     assert ledger.open_orders(limit=1) == [OrderRow("z1", 1, "start", "j", {"nodes": {"n0": 8}})]
 
 
+@pytest.mark.slow
 def test_a_server_that_starts_anew_reads_the_newest_keyframe_and_what_came_after(
     ledger: Ledger, lease: Lease, record_url: str
 ) -> None:

@@ -242,6 +242,7 @@ def test_a_postgresql_started_anew_is_used_again_without_opening_it_again() -> N
         server.end()
 
 
+@pytest.mark.slow
 def test_a_connection_cut_in_mid_write_leaves_nothing_of_it(postgresql: PostgreSQL) -> None:
     ledger = open_ledger(postgresql.new_record())
     lease = leader(ledger)
@@ -282,6 +283,7 @@ def test_a_leader_that_slept_through_its_lease_writes_nothing_more(record_url: s
     second.close()
 
 
+@pytest.mark.slow
 def test_two_servers_that_both_believe_they_lead_write_one_row_of_turns(record_url: str) -> None:
     """Each takes the lead whenever it may and writes until it is refused; time runs differently for them."""
     wrong: list[BaseException] = []
@@ -322,6 +324,7 @@ def test_two_servers_that_both_believe_they_lead_write_one_row_of_turns(record_u
     ledger.close()
 
 
+@pytest.mark.slow
 def test_an_answer_and_its_job_are_there_together_or_not_at_all(record_url: str) -> None:
     """Readers beside the writer never see half of a turn."""
     ledger = open_ledger(record_url)

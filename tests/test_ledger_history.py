@@ -108,6 +108,7 @@ def test_a_record_is_audited_up_to_an_instant(ledger: Ledger, lease: Lease) -> N
     assert figures(audited(ledger)) != expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_compacting_changes_no_figure(ledger: Ledger, lease: Lease, seed: int) -> None:
     """Not of the whole record; and nothing of what a page shows of any time since the cut."""
@@ -136,6 +137,7 @@ def test_compacting_changes_no_figure(ledger: Ledger, lease: Lease, seed: int) -
     assert ledger.compact(cuts[-1]) == (0,) * 6  # nothing is left to do
 
 
+@pytest.mark.slow
 def test_compacting_again_and_again_leaves_what_compacting_once_does(
     ledger: Ledger, lease: Lease, sqlite_url: str
 ) -> None:
@@ -155,6 +157,7 @@ def test_compacting_again_and_again_leaves_what_compacting_once_does(
     once.close()
 
 
+@pytest.mark.slow
 def test_compacting_a_played_scenario_changes_no_figure(
     ledger: Ledger, lease: Lease, told: Callable[..., Played]
 ) -> None:
@@ -211,6 +214,7 @@ def test_a_record_without_a_keyframe_before_the_cut_keeps_all_its_patches(
     assert [patch[0] for patch in ledger.patches_after(0)] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_a_compacted_file_shrinks(sqlite_url: str) -> None:
     ledger = open_ledger(sqlite_url)
     lease = ledger.lead("one", 0.0, 10.0)

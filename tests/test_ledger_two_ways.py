@@ -137,6 +137,7 @@ class Caller:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_both_databases_answer_and_refuse_alike(
     sqlite_url: str, postgresql_record_url: str, seed: int

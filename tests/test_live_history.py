@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy import text
 
@@ -129,6 +130,7 @@ def acts(small: Small) -> Iterator[dict[str, Callable[[], object]]]:
     }
 
 
+@pytest.mark.slow
 def test_a_month_of_history_adds_nothing_to_what_a_turn_or_a_question_reads(tmp_path: Path) -> None:
     new, old = (lab_after(tmp_path / name, name == "old") for name in ("new", "old"))
     meters = Meter(new), Meter(old)

@@ -424,6 +424,7 @@ def test_no_name_can_add_a_header_to_a_mail(mail: Post) -> None:
     assert "Bcc: all@lab.example" in letter["Subject"]
 
 
+@pytest.mark.slow
 def test_messages_leave_from_a_thread_of_their_own(web: Web) -> None:
     drawer = Drawer()
     drawer.put("ann", "one")

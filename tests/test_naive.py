@@ -150,6 +150,7 @@ def up(tree: Tree, row: int) -> Iterator[int]:
         row = tree.parents[row]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["case_03", "case_14", "case_16", "case_22", "case_23", "s01_dead", "s03", "s05", "s08", "s09_limits"],
@@ -159,12 +160,14 @@ def test_accounts_as_the_second_way(name: str) -> None:
     assert compare(path, until_s=30 * HOUR) > 0
 
 
+@pytest.mark.slow
 @tried
 @given(scenarios())
 def test_accounts_as_the_second_way_whatever_happens(scenario: dict[str, Any]) -> None:
     compare(scenario)
 
 
+@pytest.mark.slow
 @tried
 @given(scenarios(), st.sampled_from(("20m", "1h", "2d")))
 def test_use_that_counts_half_after_a_while_as_the_second_way(scenario: dict[str, Any], half: str) -> None:
@@ -191,6 +194,7 @@ def flowing(draw: st.DrawFn) -> dict[str, Any]:
     return {"lab": lab, "until": 5 * HOUR, "jobs": draw(st.permutations(jobs))[: draw(st.integers(3, 12))]}
 
 
+@pytest.mark.slow
 @tried
 @given(flowing())
 def test_what_projects_leave_flows_as_the_second_way(scenario: dict[str, Any]) -> None:

@@ -293,6 +293,7 @@ def tally(at: Shaken) -> Tally:
     return total
 
 
+@pytest.mark.slow
 @tried
 @given(scenarios(), st.integers(0, 2**32))
 def test_victims_are_legal_and_no_more_than_needed(scenario: dict[str, Any], seed: int) -> None:
@@ -337,6 +338,7 @@ def score_of(at: Shaken, cluster: int, job: int, node: int) -> float | None:
     return score
 
 
+@pytest.mark.slow
 @tried
 @given(scenarios(), st.integers(0, 2**32))
 def test_small_jobs_go_to_the_best_fit(scenario: dict[str, Any], seed: int) -> None:
@@ -384,6 +386,7 @@ def clear_from(at: Shaken, cluster: int, job: int, node: int) -> int:
     return latest_s if latest_s <= furthest_s else NEVER
 
 
+@pytest.mark.slow
 @tried
 @given(scenarios(), st.integers(0, 2**32))
 def test_promises_are_the_earliest_instant(scenario: dict[str, Any], seed: int) -> None:
@@ -448,6 +451,7 @@ def crowded(seed: int) -> dict[str, Any]:
     return {"lab": lab, "until": 6 * HOUR, "jobs": jobs}
 
 
+@pytest.mark.slow
 def test_the_kernel_loses_little_more_than_the_least() -> None:
     """The kernel adds victims one by one, least loss for each GPU first; measured here against all sets."""
     total = Tally()

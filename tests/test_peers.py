@@ -22,6 +22,7 @@ def test_all_logs_were_played_by_the_peers() -> None:
     assert list(TOLD) == [*DRAWN, *CUTS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", SECOND_WAY)
 @pytest.mark.parametrize("name", HERE)
 def test_starts_are_those_of_the_peers(name: str, policy: str, tmp_path: Path) -> None:

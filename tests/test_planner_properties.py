@@ -100,6 +100,7 @@ def test_cost_is_convex_and_no_window_beats_the_best(length, pair):
     assert least(length, b, o).cost <= best(rows).cost + 1e-6 * costs.max()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(lengths)
 def test_the_mean_overrun_is_the_area_under_its_chance(length):

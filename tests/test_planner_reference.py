@@ -248,6 +248,7 @@ def test_a_tight_market_takes_extension_and_fallback_at_once():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "terms",
     [
@@ -292,6 +293,7 @@ LENGTHS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", LENGTHS, ids=lambda length: type(length).__name__)
 def test_the_excess_is_the_area_above_and_draws_agree(length):
     days = np.linspace(10, 60, 40_001)

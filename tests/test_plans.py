@@ -42,6 +42,7 @@ def test_the_published_example_prints_its_numbers():
     assert told["draws"]["p_overrun"] == pytest.approx(told["best"]["p_overrun"], abs=within)
 
 
+@pytest.mark.slow
 def test_tokens_for_a_paid_gpu_hour_are_as_published(tmp_path):
     told = planned(tmp_path, windows={"days": 20})["goodput"]
     assert told["ideal"] == pytest.approx(10_800_000)
@@ -49,6 +50,7 @@ def test_tokens_for_a_paid_gpu_hour_are_as_published(tmp_path):
     assert told["window"] == pytest.approx(9_765_625, abs=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("overrun", "regret"), [(116_800, 42_378), (400_000, 7_191)])
 def test_of_two_offers_the_best_costs_a_known_regret(tmp_path, overrun, regret):
     told = planned(tmp_path, overrun={"per_day": overrun}, windows={"days": [14, 21]})
@@ -56,6 +58,7 @@ def test_of_two_offers_the_best_costs_a_known_regret(tmp_path, overrun, regret):
     assert told["best"]["regret"] == pytest.approx(regret, abs=2)
 
 
+@pytest.mark.slow
 def test_a_gang_on_demand_costs_while_it_waits(tmp_path):
     """The published text holds 1.5 days a node: linear arrivals over 96/31 days do."""
     arrivals = {"arrivals": {"kind": "linear", "days": 96 / 31}}
@@ -65,6 +68,7 @@ def test_a_gang_on_demand_costs_while_it_waits(tmp_path):
     assert told["gang_wait"] / DAY == pytest.approx(2.143, abs=1e-3), "in reserved days of the gang"
 
 
+@pytest.mark.slow
 def test_the_budget_is_a_limit_only_where_a_probability_is_given(tmp_path):
     assert planned(tmp_path)["best"]["p_over_budget"] == pytest.approx(0.1351, abs=1e-3)
     careful = planned(tmp_path, budget={"amount": 1_200_000, "probability": 0.06})
@@ -73,6 +77,7 @@ def test_the_budget_is_a_limit_only_where_a_probability_is_given(tmp_path):
     assert any(text.startswith("over budget") for text in never["warnings"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrun", "days"),
     [
@@ -91,6 +96,7 @@ def test_the_overrun_is_a_mixture_of_moving_and_waiting(tmp_path, overrun, days)
 # --- what is for sale ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_lattice_sells_no_19_days_and_an_extension_must_be_likely():
     told = answer("plan window", EXAMPLES / "aws.yaml")
     assert told["best"]["days"] == 21
@@ -101,6 +107,7 @@ def test_the_lattice_sells_no_19_days_and_an_extension_must_be_likely():
     assert not {15, 19, 20} & {one["days"] for one in told["windows"]}
 
 
+@pytest.mark.slow
 def test_with_a_dear_overrun_no_extension_is_worth_it(tmp_path):
     told = planned(tmp_path, "aws", overrun={"per_day": 400_000})
     assert told["best"]["days"] == 21
@@ -108,6 +115,7 @@ def test_with_a_dear_overrun_no_extension_is_worth_it(tmp_path):
     assert told["composites"] == []
 
 
+@pytest.mark.slow
 def test_a_lattice_brings_its_own_termination(tmp_path):
     told = planned(tmp_path, "aws", lead=None)
     assert told["lead_s"] == {"startup": 0.0, "termination": 1800.0, "drain": 0.0}
@@ -117,6 +125,7 @@ def test_a_lattice_brings_its_own_termination(tmp_path):
     assert planned(tmp_path, "aws", lattice="gcp")["best"]["days"] == 19
 
 
+@pytest.mark.slow
 def test_every_provider_has_a_record_with_sources(tmp_path):
     for name in ("aws", "azure", "gcp", "manual", "sfcompute"):
         told = planned(tmp_path, "aws", lattice=name)
@@ -125,6 +134,7 @@ def test_every_provider_has_a_record_with_sources(tmp_path):
         assert all(fact["source"] and fact["date"] for fact in facts.values()), name
 
 
+@pytest.mark.slow
 def test_a_run_in_short_windows_waits_before_each(tmp_path):
     told = planned(tmp_path, "aws", lattice="gcp", chained={"wait": "12h", "restart": "1h"})["chained"]
     assert told["hop_days"] == 7
@@ -134,6 +144,7 @@ def test_a_run_in_short_windows_waits_before_each(tmp_path):
     assert told["cost"] == pytest.approx(DAY * (19.4209 + more / 24), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_real_offers_have_their_real_length_and_fee(tmp_path):
     offers = [offer("a", 20, 20 * DAY), offer("b", 20.2, 20 * DAY), offer("c", 21, 30 * DAY)]
     told = planned(tmp_path, windows=None, offers=offers)
@@ -144,6 +155,7 @@ def test_real_offers_have_their_real_length_and_fee(tmp_path):
     assert planned(tmp_path, windows=None, offers=offers, prices=bare)["continuous"] is None
 
 
+@pytest.mark.slow
 def test_data_elsewhere_costs_its_way_and_its_time(tmp_path):
     data = {"tb": 100, "region": "us-east", "egress_per_gb": 0.02, "gb_per_s": 1}
     offers = [offer("there", 20, 20 * DAY, region="us-east"), offer("away", 20, 20 * DAY, region="eu")]
@@ -174,6 +186,7 @@ def test_segments_in_other_zones_are_windows_with_a_move_between(tmp_path):
     assert told[0]["cost"] > told[1]["cost"]
 
 
+@pytest.mark.slow
 def test_offers_outrank_the_record_and_it_is_said(tmp_path):
     offers = [offer("long", 200, 200 * DAY), offer("20", 20, 20 * DAY)]
     told = planned(tmp_path, windows=None, offers=offers, lattice="aws")
@@ -186,6 +199,7 @@ def test_offers_outrank_the_record_and_it_is_said(tmp_path):
     assert any("2 windows of one date" in text for text in large["warnings"])
 
 
+@pytest.mark.slow
 def test_an_extension_is_judged_jointly_with_the_market(tmp_path):
     states = [
         {"p": 0.6, "p_extension": 0.95, "p_fallback": 1},
@@ -209,6 +223,7 @@ def test_failures_that_breed_are_the_default(tmp_path):
     assert told["failures"]["model"] == "compounding"
 
 
+@pytest.mark.slow
 def test_pilots_are_fitted_widened_and_flagged(tmp_path):
     pilots = [{"nodes": 2, "mean": 3100, "sd": 100}, {"nodes": 4, "mean": 3060, "sd": 100}]
     small = planned(tmp_path, throughput=None, pilots=pilots)
@@ -220,6 +235,7 @@ def test_pilots_are_fitted_widened_and_flagged(tmp_path):
     assert not any(text.startswith("pilot that lied") for text in fair["warnings"])
 
 
+@pytest.mark.slow
 def test_pilots_tell_of_failures_too(tmp_path):
     """8 nodes for 2 days are 16 node-days: none seen leaves a tail of 23.5 days."""
     pilots = [{"nodes": 8, "mean": 3000, "sd": 150, "hours": 48, "failures": 0}]
@@ -273,6 +289,7 @@ def test_lengths_may_be_samples_of_a_file(tmp_path):
     assert "days.csv: line 2" in ran.stderr
 
 
+@pytest.mark.slow
 def test_what_is_free_on_demand_divides_by_nothing(tmp_path):
     file = tmp_path / "plan.yaml"
     prices = {"reserved_per_day": DAY, "on_demand_per_day": 0}
@@ -281,6 +298,7 @@ def test_what_is_free_on_demand_divides_by_nothing(tmp_path):
     assert ran.exit_code == 0, ran.output
 
 
+@pytest.mark.slow
 def test_the_last_save_is_sized_by_the_store(tmp_path):
     told = planned(tmp_path, params=70e9, store={"gb_per_s": 20})
     assert told["final_save_s"] == pytest.approx(49, abs=0.5)
@@ -290,6 +308,7 @@ def test_the_last_save_is_sized_by_the_store(tmp_path):
     assert any("by the clock, not by the warning" in text for text in large["warnings"])
 
 
+@pytest.mark.slow
 def test_the_five_failure_modes_are_told_with_the_plans_own_numbers(tmp_path):
     pilots = [{"nodes": 4, "mean": 3060, "sd": 100}]
     overrun = {"move": 1000, "on_demand": True}
@@ -300,6 +319,7 @@ def test_the_five_failure_modes_are_told_with_the_plans_own_numbers(tmp_path):
     assert len(told["next_steps"]) == 6
 
 
+@pytest.mark.slow
 def test_each_assumption_moved_alone_gives_a_tornado_widest_first():
     told = answer("plan window", EXAMPLES / "window.yaml")
     base = told["best"]["cost"]
@@ -311,6 +331,7 @@ def test_each_assumption_moved_alone_gives_a_tornado_widest_first():
     assert late["kept_cost"] == pytest.approx(row(told, 18)["cost"] + DAY, abs=1), "a day later is a day less"
 
 
+@pytest.mark.slow
 def test_the_interval_between_saves_is_one_of_them(tmp_path):
     saves = {"restart": "30m", "checkpoint_every": "2h", "stall": "3.6m"}
     told = planned(tmp_path, recovery=saves, overhead=None, model=None)
@@ -342,6 +363,7 @@ def test_plans_on_pages_are_valid():
         window_file.window_file_of(parse_yaml(text))
 
 
+@pytest.mark.slow
 def test_every_figure_has_its_convention():
     for kind, name in (("plan window", "window"), ("plan gang", "gang"), ("plan place", "hoarding"),
                        ("run forecast", "forecast")):  # fmt: skip
@@ -427,6 +449,7 @@ SHOWN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name", "words"), SHOWN)
 def test_tables_fit_80_columns_and_pages_need_no_network(tmp_path, kind, name, words):
     page = tmp_path / "page.html"
@@ -441,6 +464,7 @@ def test_tables_fit_80_columns_and_pages_need_no_network(tmp_path, kind, name, w
     assert "nan" not in html.lower().split("<main")[1].split("</main")[0].replace("finance", "")
 
 
+@pytest.mark.slow
 def test_charts_are_written_for_slides(tmp_path):
     ran = asked("plan", "window", str(EXAMPLES / "window.yaml"), "--charts", str(tmp_path / "charts"))
     assert ran.exit_code == 0, ran.output
@@ -466,6 +490,7 @@ def is_model(one: Any) -> bool:
     return isinstance(one, type) and issubclass(one, Checked) and one is not Checked
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: the page is not tried in a browser")
 def test_a_page_shows_its_charts_in_a_browser(tmp_path):
     page, picture = tmp_path / "page.html", tmp_path / "page.png"

@@ -18,6 +18,7 @@ def test_800_nodes_never_end_and_it_is_said_why():
     assert "fewer nodes" in ran.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("start", "words"),
     [

@@ -380,6 +380,7 @@ def test_a_checkpoint_that_is_not_near_the_window_yet_is_told_with_its_bytes(tmp
     assert flight.states == {"checkpoint": PASS}, flight.texts
 
 
+@pytest.mark.slow
 def test_tools_that_are_not_there_or_hang_are_unknown(tmp_path: Path) -> None:
     flight = Flight(tmp_path, bound=3)
     flight.raw["preflight"]["health"] = {"smi": ["no-such-tool"]}

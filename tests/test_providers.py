@@ -290,6 +290,7 @@ def test_reads_are_asked_again_by_the_client_and_purchases_are_not() -> None:
         aws.close()
 
 
+@pytest.mark.slow
 def test_no_setting_of_the_machine_makes_the_client_send_a_purchase_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -308,6 +309,7 @@ def test_no_setting_of_the_machine_makes_the_client_send_a_purchase_twice(
         assert (town.world.sends["PurchaseCapacityBlock"], town.world.sends["RunInstances"]) == (1, 1)
 
 
+@pytest.mark.slow
 def test_many_nodes_come_in_pages_and_all_are_ended() -> None:
     town = Town(Behaviour(quota=64))
     with Server(town.world) as server:
@@ -321,6 +323,7 @@ def test_many_nodes_come_in_pages_and_all_are_ended() -> None:
     assert town.world.alive() == []
 
 
+@pytest.mark.slow
 def test_a_token_of_any_length_launches_once_and_is_told_back() -> None:
     town = Town()
     token = "a-run-with-a-very-long-name" * 5 + "-1"
@@ -333,6 +336,7 @@ def test_a_token_of_any_length_launches_once_and_is_told_back() -> None:
     assert len(town.world.alive()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["503", "drop", "503_after", "drop_after"])
 def test_a_launch_whose_answer_was_lost_is_repeated_and_launches_once(kind: str) -> None:
     town = Town(faults=Faults({("RunInstances", 1): kind, ("RunInstances", 2): kind}))

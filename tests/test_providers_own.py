@@ -61,6 +61,7 @@ def test_slurm_reserves_nodes_for_a_run_once_and_gives_them_by_name(slurm: Slurm
     assert own.windows() == []
 
 
+@pytest.mark.slow
 def test_a_slurm_that_is_not_there_is_no_answer() -> None:
     by = SlurmReserving("root", env={"SLURM_CONF": "/nowhere/slurm.conf"}, timeout_s=2.0)
     with pytest.raises(NotSent, match="scontrol"):

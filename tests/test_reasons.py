@@ -58,6 +58,7 @@ def asked(gpus: int, min_runtime_s: int, **keys: Any) -> Asked:
 # --- the reasons in a story ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["budget", "window", "fifo", "fifo-backfill", "priority"])
 def test_telling_changes_nothing_and_is_never_beside_the_point(policy: str) -> None:
     """The same story with and without; what is missing is always less than what is needed."""

@@ -221,6 +221,7 @@ def view(browser: Browser) -> str:
     return str(browser.run("document.querySelector('canvas.main').toDataURL().length + ''"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (375, False)])
 def test_the_page_opens_without_error_or_request(
     browser: Browser, page: Path, width: int, dark: bool
@@ -274,6 +275,7 @@ def test_stepping_through_attempts_reads_them_out(browser: Browser, page: Path) 
     assert "account" in told
 
 
+@pytest.mark.slow
 def test_a_bar_tells_its_job_under_the_pointer(browser: Browser, page: Path) -> None:
     browser.open(page)
     ready(browser)

@@ -32,6 +32,7 @@ from tenure.report.frames import (
 NAMES = ("accounts", "waits", "occupancy", "picture")
 
 
+@pytest.mark.slow
 def test_every_chart_is_written_the_same_each_time(tmp_path: Path) -> None:
     story = random_story(3, turns=100)
     measures = measure(story).to_dict()
@@ -44,6 +45,7 @@ def test_every_chart_is_written_the_same_each_time(tmp_path: Path) -> None:
         assert (tmp_path / "charts" / f"{file.stem}.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_names_with_dollars_and_brackets_are_drawn_as_they_are(tmp_path: Path) -> None:
     story = random_story(3)
     accounts = [replace(account, path=account.path and f"{account.path}$x_{{") for account in story.accounts]

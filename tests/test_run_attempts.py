@@ -133,6 +133,7 @@ def test_the_last_checkpoint_is_read_in_full_once_and_nothing_usable_is_said(tmp
         StoreShelf(store).newest(read.append)
 
 
+@pytest.mark.slow
 def test_a_run_is_not_finished_by_a_checkpoint_that_only_has_the_right_size(tmp_path: Path) -> None:
     world = World(tmp_path, None, run_of(tmp_path))
     world.provider.lend(START, START + 3 * DAY, 4)

@@ -45,6 +45,7 @@ def told(world: World) -> dict[str, Any]:
     return tell.standing(world.run, 1800.0, world.state, events, world.hook, world.clock.now())
 
 
+@pytest.mark.slow
 def test_a_run_lives_through_one_window_to_a_verified_end(make: Make) -> None:
     world = make()
     world.provider.lend(START, START + 3 * DAY, 4)
@@ -58,6 +59,7 @@ def test_a_run_lives_through_one_window_to_a_verified_end(make: Make) -> None:
     assert world.modes() == set()
 
 
+@pytest.mark.slow
 def test_goodput_taken_apart_multiplies_to_the_total_and_idle_nodes_are_paid(make: Make) -> None:
     draws = Draws(3, 2900.0, failures_per_node_day=0.4, save_every_s=3600.0, restart_s=1800.0)
     world = make(draws=draws)

@@ -44,6 +44,7 @@ def test_between_two_windows_nothing_is_held_and_it_is_told_how_long_the_run_wai
     assert not world.provider.on_demand_hours(world.clock.now())
 
 
+@pytest.mark.slow
 def test_a_gap_is_crossed_on_demand_where_it_pays_and_the_next_window_is_taken_up(tmp_path: Path) -> None:
     world = world_of(tmp_path, fallback="on-demand")
     world.live(START + DAY + 6 * HOUR)
@@ -61,6 +62,7 @@ def test_a_gap_is_crossed_on_demand_where_it_pays_and_the_next_window_is_taken_u
     assert {node.window for node in world.provider.alive.values()} == {"cb-2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "why"),
     [

@@ -112,6 +112,7 @@ def test_the_published_run_lives_its_20_days(tmp_path: Path) -> None:
     assert not told["alarms"]
 
 
+@pytest.mark.slow
 def test_what_a_person_asks_is_written_beside_a_controller_and_shown(tmp_path: Path) -> None:
     file, data = short(tmp_path), str(tmp_path / "data")
     never = CliRunner().invoke(app, ["run", "status", str(file), "--data", data])

@@ -108,6 +108,7 @@ def test_dates_set_the_start_and_a_given_start_shifts_them(tmp_path: Path) -> No
     assert (names.start, world.hidden["arrive_s"].tolist()) == ("2026-01-05T00:30:00Z", [1800, 5400])
 
 
+@pytest.mark.slow
 def test_many_jobs_pass_the_door_by_columns(tmp_path: Path) -> None:
     rows = 100_000
     lines = "\n".join(f"{row},{row},{row % 977 + 1},{1 << row % 4},t{row % 9}" for row in range(rows))

@@ -60,6 +60,7 @@ def test_other_policies_tell_legal_stories_too(told: Told, policy: str, name: st
     assert check_measures(played.lines, played.measures) == []
 
 
+@pytest.mark.slow
 def test_a_day_of_drawn_work_is_legal() -> None:
     played = play({"workload": {"shape": "small"}, "until": "1d", "warmup": "2h", "seed": 3})
     assert len(played.events("started")) > 50

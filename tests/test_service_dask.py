@@ -13,6 +13,7 @@ QUICK = Path(__file__).resolve().parent.parent / "examples" / "quick.yaml"
 VALUES = {"policy.max_protected": ["2h", "8h"]}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of the library's own sockets and loops
 def test_a_sweep_is_the_same_on_dask_workers() -> None:
     distributed = pytest.importorskip("distributed")

@@ -7,6 +7,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -153,6 +154,7 @@ def one_sentence(wrong: BadInput) -> None:
 MANY = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 @MANY
 @given(mutated(LAB))
 def test_any_lab_loads_or_is_refused_in_one_sentence(raw: Any) -> None:
@@ -217,6 +219,7 @@ TRACED: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @settings(MANY, suppress_health_check=[*HealthCheck])
 @given(raw=mutated(TRACED))
 def test_any_trace_is_played_or_refused_in_one_sentence(raw: Any, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ def test_what_is_no_list_of_nodes_is_refused_whole(text: str) -> None:
 names = st.lists(st.from_regex(r"\A[a-z]{1,3}(-[a-z])?[0-9]{0,4}\Z"), max_size=40)
 
 
+@pytest.mark.slow
 @given(names)
 def test_the_short_form_of_a_list_names_the_same_nodes(nodes: list[str]) -> None:
     assert sorted(expanded(compressed(nodes))) == sorted(set(nodes))

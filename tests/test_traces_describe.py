@@ -88,6 +88,7 @@ def test_curves_rise_to_one_and_all_becomes_json(tmp_path):
     assert sum(row["gpu_h"] for row in told.sizes) == pytest.approx(told.gpu_h)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["csv", "sacct"])
 def test_the_picture_is_drawn_and_the_same_each_time(tmp_path, name):
     told = describe(read_trace(write_sample(tmp_path, name), name), gpus=64)

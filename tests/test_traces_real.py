@@ -33,6 +33,7 @@ def test_venus():
     assert trace.span_s < 121 * 86400
 
 
+@pytest.mark.slow
 def test_philly_with_tenants_and_dates():
     columns = {"submit": "timestamp", "runtime": "duration", "gpus": "num_gpus", "account": "cluster"}
     trace = read_trace(TRACES / "philly-2017" / "philly.csv.gz", "csv", columns=columns)
@@ -48,6 +49,7 @@ def test_itp_by_its_usual_names(cluster):
     assert (len(trace), trace.report.dropped) == (ITP[cluster], {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SWF)
 def test_workload_archive(name, record_property):
     file = TRACES / "swf" / f"{name}.swf.gz"

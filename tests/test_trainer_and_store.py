@@ -28,6 +28,7 @@ def quick_folder(tmp_path):
         yield Path(name)
 
 
+@pytest.mark.slow
 def test_whatever_breaks_nothing_committed_is_lost_and_nothing_is_said_that_is_not_so(quick_folder):
     total = Told()
     for seed in SEEDS:
@@ -93,6 +94,7 @@ def test_training_goes_on_while_a_real_disk_is_full_and_saves_again_when_there_i
         subprocess.run(["umount", str(mounted)], check=True)
 
 
+@pytest.mark.slow
 def test_a_network_that_goes_and_does_not_come_back_ends_in_75_and_the_older_checkpoint(tmp_path):
     (tmp_path / "hook").mkdir()
     with s3_server() as options:

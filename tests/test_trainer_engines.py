@@ -46,6 +46,7 @@ def job(folder: Path, steps: int) -> dict[str, Any]:
     return {"command": [sys.executable, str(PLAIN), str(folder), str(steps)], "env": env}
 
 
+@pytest.mark.slow
 def test_under_the_local_engine_it_saves_at_a_notice_leaves_when_stopped_and_says_when_it_is_done(
     site: LocalSite, tmp_path: Path
 ) -> None:
@@ -87,6 +88,7 @@ def test_a_gang_that_the_local_engine_stops_drains_through_its_launcher(
     assert seen.saved is not None
 
 
+@pytest.mark.slow
 def test_under_slurm_each_task_knows_its_rank_and_a_signal_drains_it(
     slurm: SlurmSite, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ def test_on_a_full_disk_training_goes_on_and_the_newest_heartbeat_still_tells(
     assert json.loads(lines[-1])["step"] == 40
 
 
+@pytest.mark.slow
 def test_a_folder_that_hangs_holds_up_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hangs = threading.Event()
     real = Folder.read

@@ -164,6 +164,7 @@ def test_what_a_simulation_left_in_the_cache_is_not_all_that_a_server_runs(
     assert warming.is_compiled()
 
 
+@pytest.mark.slow
 def test_the_child_is_ended_when_the_server_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENURE_PLAIN", "1")
     lab = tmp_path / "lab.yaml"
@@ -178,6 +179,7 @@ def test_the_child_is_ended_when_the_server_is(tmp_path: Path, monkeypatch: pyte
     assert time.monotonic() - began < 200
 
 
+@pytest.mark.slow
 def test_rubbish_is_looked_for_among_all_objects_every_ten_minutes_only() -> None:
     before, now = gc.get_threshold(), [0.0]
     sweeper = heap.Sweeper(lambda: now[0])
@@ -201,6 +203,7 @@ def test_rubbish_is_looked_for_among_all_objects_every_ten_minutes_only() -> Non
         gc.set_threshold(*before)
 
 
+@pytest.mark.slow
 def test_a_machine_without_these_calls_keeps_its_heap_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heap.ctypes, "CDLL", lambda _: object())
     heap.keep_small()

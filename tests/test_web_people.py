@@ -76,6 +76,7 @@ def a_job(server: Served) -> str:
     return job_of_ann(server, hold=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", sorted(VERBS.keys() - set(ACTS)))
 def test_each_question_is_for_those_who_may_ask_it(server: Served, a_job: str, verb: str) -> None:
     ask, may, _ = VERBS[verb]
@@ -121,6 +122,7 @@ def phase_of(server: Served, job: str) -> str:
         return lab.show(job).phase
 
 
+@pytest.mark.slow
 def test_others_see_a_job_without_what_it_runs(server: Served) -> None:
     job = job_of_ann(server, hold=True)
     for user, may in MAY_ACT.items():
@@ -140,6 +142,7 @@ def test_others_see_a_job_without_what_it_runs(server: Served) -> None:
         lab.cancel(job)
 
 
+@pytest.mark.slow
 def test_a_researchers_own_account_takes_their_work_and_that_of_managers(server: Served) -> None:
     keys: dict[str, Any] = {"gpus": 1, "min_runtime": "1h", "command": ["true"], "hold": True}
     for user, may in MAY_ACT.items():
@@ -180,6 +183,7 @@ def test_garbage_opens_nothing(server: Served, token: str) -> None:
     assert "token" in asked.json()["error"]
 
 
+@pytest.mark.slow
 def test_every_address_but_health_and_metrics_needs_a_token(server: Served) -> None:
     spec = httpx.get(f"{server.url}/api/openapi.json").json()
     open_ones = set()
@@ -191,6 +195,7 @@ def test_every_address_but_health_and_metrics_needs_a_token(server: Served) -> N
     assert open_ones == {"/healthz", "/metrics"}
 
 
+@pytest.mark.slow
 def test_a_token_ends_when_it_expires(server: Served) -> None:
     with server.client() as admin:
         long, short = (admin.create_token("ann", expires=after) for after in ("1h", "1s"))

@@ -216,6 +216,7 @@ def test_lists_are_consecutive_rows_and_the_unbudgeted_one_is_everybodys():
     assert shares == pytest.approx(np.full(15, 1 / 15), abs=0.02)
 
 
+@pytest.mark.slow
 def test_phases_alternate_with_the_shapes_means_and_start_by_probability():
     shape = shape_from({"shape": "ai2", "unbudgeted_target": 0, "debug_per_hour": 0})
     starts, busy_s, quiet_s = [], [], []

@@ -38,6 +38,7 @@ def named(work: Drawn) -> dict[str, tuple]:
     return dict(zip(work.ids, zip(*[column.tolist() for column in columns], strict=True), strict=True))
 
 
+@pytest.mark.slow
 @needs_philly
 def test_playing_past_the_stretch_repeats_it_and_changes_nothing_before():
     before, after = named(drawn(days=3)), named(drawn(days=45))
@@ -77,6 +78,7 @@ def test_philly_arrivals_are_scaled_to_each_accounts_entitlement():
         assert part.max() <= 1.01
 
 
+@pytest.mark.slow
 @needs_philly
 def test_philly_seeds_choose_stretches_in_which_all_tenants_have_come():
     offsets = set()

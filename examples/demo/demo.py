@@ -186,8 +186,8 @@ def play(lab: Demo) -> None:
     first = lab.submit("train-a", 40, "--account", "vision", "--gpus", "4", "--min-runtime", "15s")
     second = lab.submit("train-b", 20, "--account", "vision", "--gpus", "4", "--min-runtime", "15s")
     lab.until(lambda: lab.phase(first) == "running", "the gang to run")
+    lab.show("why", second)  # at once: on a loaded machine the gang may be done soon
     lab.show("queue")
-    lab.show("why", second)
 
     part("The server is killed. What runs goes on; the server comes back, and everything is as it was")
     lab.until(lambda: lab.phase(debug) == "ended", "the debug job to end")
