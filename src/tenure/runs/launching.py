@@ -13,7 +13,8 @@ from datetime import datetime
 
 from tenure.client.asking import Client
 from tenure.client.errors import ClientError
-from tenure.engines.protocol import Engine, EngineError, Start, Stop
+from tenure.engines.local.engine import LocalEngine
+from tenure.engines.protocol import EngineError, Start, Stop
 from tenure.providers.protocol import Node
 from tenure.runs.look import ABSENT, ENDED, QUEUED, UNDER_WAY, TrainerSeen
 from tenure.runs.parts import PartSilent
@@ -38,9 +39,9 @@ def environment(run: Run, attempt: int, nodes: Sequence[Node]) -> dict[str, str]
 
 
 class EngineTrainer:
-    """A `parts.Trainer` on an engine: the local one, on whose machine the command speaks to the gang."""
+    """A `parts.Trainer` on the local engine, from whose machine the command speaks to the gang."""
 
-    def __init__(self, run: Run, engine: Engine, here: str) -> None:
+    def __init__(self, run: Run, engine: LocalEngine, here: str) -> None:
         self._run, self._engine, self._here = run, engine, here
 
     def start(self, attempt: int, nodes: Sequence[Node]) -> None:
@@ -74,7 +75,9 @@ class EngineTrainer:
         if one.ended is None:
             return TrainerSeen(UNDER_WAY)
         code = one.exit_code if one.signal is None else 128 + one.signal
-        return TrainerSeen(ENDED, code, one.done, one.detail or f"exit {code}")
+        said = one.detail or f"exit {code}"
+        log = self._engine.log_file(one.job, one.attempt)
+        return TrainerSeen(ENDED, code, one.done, said if code == 0 else f"{said}, its log: {log.resolve()}")
 
     def stop(self, attempt: int) -> None:
         """SIGTERM, and after the grace SIGKILL."""

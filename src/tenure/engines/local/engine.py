@@ -160,6 +160,10 @@ class LocalEngine:
     def expect(self, attempts: Mapping[tuple[str, int], Mapping[str, int]]) -> None:
         """Nothing to do: every attempt's folder stays until it may be forgotten."""
 
+    def log_file(self, job: str, attempt: int) -> Path:
+        """Where what it writes is kept, until it is forgotten."""
+        return self._here / folder_name(job, attempt) / "log"
+
     def log_of(self, job: str, attempt: int, *, last_bytes: int = 1 << 16) -> bytes:
         """The end of what it wrote, also after it was forgotten."""
         for folder in (self._here, self._over):

@@ -84,10 +84,15 @@ def command_of(start: Start) -> list[str]:
 
 
 def env_of(start: Start, person: Person, folder: Path, slots: Sequence[int]) -> dict[str, str]:
-    """What the job finds in its environment. Nothing of the daemon's but a few plain settings."""
+    """What the job finds in its environment. Nothing of the daemon's but a few plain settings.
+
+    Whoever starts it may know better where its gang is (a run's controller does): then `TENURE_NODES` is
+    theirs.
+    """
     env = {key: os.environ[key] for key in OWN_KEYS if key in os.environ}
     env.setdefault("PATH", PLAIN_PATH)
     env |= {"HOME": person.home, "USER": person.name, "LOGNAME": person.name, "SHELL": person.shell}
+    env["TENURE_NODES"] = json.dumps(dict(start.nodes))
     env |= {key: value for key, value in start.env.items() if key not in NEVER_PASSED}
     return env | {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as NVML counts
@@ -96,7 +101,6 @@ def env_of(start: Start, person: Person, folder: Path, slots: Sequence[int]) -> 
         "TENURE_NAME": start.name,
         "TENURE_ATTEMPT": str(start.attempt),
         "TENURE_ACCOUNT": start.account,
-        "TENURE_NODES": json.dumps(dict(start.nodes)),
         "TENURE_DONE": str(folder / "signs" / "done"),
         "TENURE_SAVED": str(folder / "signs" / "saved"),
         "TENURE_NOTICE": str(folder / "notice"),
