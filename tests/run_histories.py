@@ -121,6 +121,9 @@ def drawn_world(seed: int, folder: Path) -> tuple[World, np.random.Generator, li
         world.provider.lend(at, end, nodes, broken=int(rng.random() < 0.05))
         at = end + float(rng.choice([-1.0, 0.0, 0.5, 4.0])) * HOUR
     _chances(world, rng, seen)
+    if seed % 3 == 0:
+        world.provider.listed_s = 0.0
+        seen.append("forgotten windows")
     return world, rng, seen
 
 

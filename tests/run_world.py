@@ -95,6 +95,7 @@ class MemoryProvider:
         self.stuck: set[str] = set()  #: nodes that terminate does not end
         self.hidden_until: dict[str, float] = {}  #: eventual consistency
         self.stop_s = 60.0
+        self.listed_s = NEVER  #: windows are listed for so long after their end
         self.stopping: dict[str, float] = {}
         self.on_gone: Callable[[list[str]], None] = lambda nodes: None
         self._made = 0
@@ -168,7 +169,7 @@ class MemoryProvider:
         now = self.now()
         found = []
         for one in self.lent.values():
-            if ids is not None and one.id not in ids:
+            if (ids is not None and one.id not in ids) or now >= one.end + self.listed_s:
                 continue
             state = SCHEDULED if now < one.start else ACTIVE if now < one.end else EXPIRED
             state = FAILED if one.failed else state

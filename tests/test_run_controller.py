@@ -117,6 +117,41 @@ def test_the_trainer_leaves_in_time_where_no_controller_is_left(make: Make) -> N
     assert "lost final checkpoint" not in world.modes()
 
 
+def test_an_attempt_that_was_cut_off_in_a_window_that_is_listed_no_more_is_told_so(
+    make: Make,
+) -> None:
+    world = make({"tokens": 1e15}, Draws(7, 3000.0, failures_per_node_day=0.0, hangs_per_day=48.0))
+    world.provider.listed_s = 0.0  # Slurm forgets a reservation at its end
+    window = world.provider.lend(START, START + DAY, 4)
+    world.controller()
+    world.live(START + DAY, stop=lambda: world.trainer.process is not None and world.state.began is not None)
+    world.kill()
+    world.live(window.end + HOUR)
+    world.controller("two")
+    world.live(window.end + 2 * HOUR)
+    state = world.state
+    assert state.attempts[-1].end == "cut off"
+    assert state.attempts[-1].tokens > world.vault.newest().tokens
+    assert "lost final checkpoint" in state.alarms
+    assert state.windows[window.id].state == "expired"
+    assert "window unknown" not in world.modes()
+
+
+def test_a_window_that_is_taken_away_before_its_end_is_named_and_its_deadlines_hold(make: Make) -> None:
+    world = make({"tokens": 1e15})
+    window = world.provider.lend(START, START + DAY, 4)
+    world.controller()
+    world.live(START + 12 * HOUR)
+    drain_at = world.hook.window()["drain_at"]  # type: ignore[index]
+    world.provider.listed_s = -13 * HOUR
+    world.live(START + 14 * HOUR)
+    assert window.id in world.state.alarms["window unknown"]["text"]
+    assert world.state.live is not None
+    assert world.hook.window()["drain_at"] == drain_at  # type: ignore[index]
+    world.live(window.end + HOUR)
+    assert world.state.attempts[-1].end == "drained"
+
+
 def test_a_second_controller_is_refused_and_a_late_one_can_do_nothing(make: Make) -> None:
     world = make()
     world.provider.lend(START, START + 3 * DAY, 4)

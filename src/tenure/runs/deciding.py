@@ -11,12 +11,15 @@ from typing import Any
 
 from tenure.providers.protocol import (
     ACTIVE,
+    EXPIRED,
+    FAILED,
     PAYMENT_PENDING,
     RESERVED,
     RUNNING,
     SCHEDULED,
     STARTING,
     STOPPING,
+    UNKNOWN,
     Node,
     Window,
 )
@@ -65,8 +68,22 @@ class Deciding:
 
     # --- windows ---------------------------------------------------------------------------------------
     def windows(self) -> list[Window]:
-        """As seen now, or as they were last seen."""
-        return list(self.look.windows if self.look.windows is not None else self.state.windows.values())
+        """As seen now, or as they were last seen.
+
+        One that is listed no more has its end nevertheless: Slurm forgets a reservation that is over, and an
+        attempt in it may still have to be judged. Before its end nobody knows what became of it.
+        """
+        known = self.state.windows.values()
+        if self.look.windows is None:
+            return list(known)
+        listed = {window.id for window in self.look.windows}
+        return [*self.look.windows, *(self._unlisted(window) for window in known if window.id not in listed)]
+
+    def _unlisted(self, window: Window) -> Window:
+        if window.state == FAILED:
+            return window
+        over = window.state == EXPIRED or self.now >= window.end
+        return window._replace(state=EXPIRED if over else UNKNOWN, said="listed no more")
 
     def window(self, which: str) -> Window | None:
         """A window by its id."""

@@ -25,7 +25,7 @@ def note_windows(d: Deciding) -> None:
             d.alarm(
                 "window unknown", f"{which}, as the run's file names it: the provider has none of that name"
             )
-    for window in d.look.windows or ():
+    for window in d.windows():
         known = d.state.windows.get(window.id)
         if known is None or known != window:
             body = window._asdict() | {
