@@ -100,6 +100,7 @@ def test_a_process_that_dies_anywhere_with_any_fault_buys_at_most_once_and_never
     assert died >= 8, f"only {died} places to die at were found"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", KINDS)
 @pytest.mark.parametrize("what", sorted(ACTION))
 def test_with_any_fault_the_purchase_is_sent_once_by_boto3(

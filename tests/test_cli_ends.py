@@ -55,6 +55,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert ran.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

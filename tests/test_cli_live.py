@@ -51,6 +51,7 @@ def phase(server: Served, job: str) -> str:
 # --- JSON as it is fixed -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_submit_prints_the_job_and_its_receipt_as_json_alone(server: Served) -> None:
     ran = server.run_apart(
         "submit", "-A", "vision", "-g", "1", "--min-runtime", "1h", "--json", "-", "--", "sleep", "36000"

@@ -136,6 +136,7 @@ def test_10_a_node_that_does_not_stop_is_kept_in_the_book_and_an_alarm(make: Any
     assert "node not released" not in world.state.alarms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dies_at", ["launch_intended", "launch", "launched"])
 def test_11_after_any_crash_in_a_launch_there_are_as_many_nodes_as_asked(make: Any, dies_at: str) -> None:
     """skypilot#656: failover made duplicates."""

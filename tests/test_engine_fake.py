@@ -73,6 +73,7 @@ def end_word(seen: SeenAttempt, cause: str) -> str:
     return "finished" if seen.exit_code == 0 else "failed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CONSTRUCTED, ids=lambda path: path.stem)
 def test_ordered_as_in_a_story_it_ends_every_attempt_as_the_story_does(path: Path) -> None:
     story = play(path)

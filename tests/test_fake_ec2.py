@@ -451,6 +451,7 @@ def test_a_dry_run_does_nothing(cloud: tuple[World, Any]) -> None:
     assert world.purchases() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "error", "done"),
     [

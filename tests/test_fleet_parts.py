@@ -54,6 +54,7 @@ def test_parts_far_away_make_repairs_longer_and_ask_for_more_spares():
     assert wait["wait_s"] / 3600 == pytest.approx(mean_wait(64 / 30 / 24, 2, 14 * 24))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"zones": 4}, {"crews": 3}, {"zones": 2, "crews": 4}])
 def test_zones_and_crews_played_agree_with_their_formula(changes):
     told = plan(**changes, play={"draws": 60})

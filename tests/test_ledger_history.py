@@ -78,6 +78,7 @@ def reason(job: str, t: int, nth: int) -> dict[str, Any]:
     return {"event": "waiting", "t": t, "job": job, "account": "p/x", "reason": word, "need": 8, "have": nth}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_lived_record_is_audited_as_the_story_is(ledger: Ledger, lease: Lease, seed: int) -> None:
     story = random_story(seed, turns=50)

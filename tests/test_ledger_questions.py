@@ -29,6 +29,7 @@ def queue(ledger: Ledger, lease: Lease) -> Ledger:
     return ledger
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
@@ -71,6 +72,7 @@ def happened(ledger: Ledger, lease: Lease) -> Ledger:
     return ledger
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wanted", "numbers"),
     [

@@ -50,6 +50,7 @@ def test_a_job_waits_for_this_reason(told: Told, path: Path, expected: dict[str,
     assert told(path.stem).reason_at(expected["job"], seconds(expected["at"])) == expected["reason"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["window", "fifo", "fifo-backfill", "priority"])
 @pytest.mark.parametrize(
     "name", ["case_07", "case_14", "case_22", "s09_limits", "s19_a_draining", "s19_a_node_that", "s20_two"]

@@ -145,6 +145,7 @@ def test_an_environment_of_many_lines_is_as_good_as_any(server: Served) -> None:
         assert lab.events(job)[-1].details["reason"] == "schöner Grund"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "job",
     [
@@ -169,6 +170,7 @@ def test_no_such_job_is_what_any_strange_name_is_told(http: httpx.Client, job: s
         assert answer.status_code in (404, 405), answer.text[:200]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", ["x" * 501, "a\0b", 5, ["a"], {"a": 1}])
 def test_a_reason_is_words(http: httpx.Client, reason: Any) -> None:
     job = http.post("/api/v1/jobs", json=JOB).json()["job"]
