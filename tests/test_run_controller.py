@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from run_world import DAY, HOUR, PLAN, START, World, run_of
-from tenure.providers.protocol import PAYMENT_PENDING
+from tenure.providers.protocol import PAYMENT_PENDING, Refused
 from tenure.runs import tell
 from tenure.runs.alarms import Webhook
 from tenure.runs.controller import HeldByAnother
@@ -192,6 +192,50 @@ def test_a_reservation_that_is_short_is_told_of_and_filled_up_only_where_the_pla
     assert len(outside) == spill
     assert ("reservation short" in world.modes()) == (spill == 0)
     assert (world.state.phase == "running") == (spill == 1)
+
+
+def test_a_launch_that_is_refused_for_another_reason_than_capacity_is_told_at_once_in_the_providers_words(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make()
+    window = world.provider.lend(START, START + 3 * DAY, 4)
+    world.controller()
+    with monkeypatch.context() as wrong:
+
+        def refuse(*told: Any) -> None:
+            raise Refused("InvalidSubnetID.NotFound", "The subnet ID 'subnet-1' does not exist")
+
+        wrong.setattr(world.provider, "_make", refuse)
+        world.live(START + 60.0)
+        assert world.modes() == {"launch refused"}
+        alarm = world.state.alarms["launch refused"]
+        assert "InvalidSubnetID.NotFound" in alarm["text"]
+        assert "'subnet-1' does not exist" in alarm["text"]
+        assert alarm["until"] < window.end
+    window.broken = 2  # now it is only short
+    world.live(START + HOUR)
+    assert world.state.phase == "assembling"
+    assert "launch refused" not in world.state.alarms
+    assert "reservation short" in world.state.alarms
+
+
+def test_who_mends_what_a_launch_was_refused_for_and_starts_the_controller_again_does_not_wait(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make()
+    world.provider.lend(START, START + 3 * DAY, 4)
+    world.controller()
+    with monkeypatch.context() as wrong:
+
+        def refuse(*told: Any) -> None:
+            raise Refused("InvalidSubnetID.NotFound", "no such subnet")
+
+        wrong.setattr(world.provider, "_make", refuse)
+        world.live(START + 60.0)
+    world.kill()
+    world.controller("one")
+    world.live(START + 120.0)
+    assert len(world.provider.alive) == 4
 
 
 def test_drain_and_resume_are_obeyed(make: Make) -> None:

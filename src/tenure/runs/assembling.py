@@ -106,6 +106,11 @@ def assemble(d: Deciding) -> None:
         d.enter(WAITING, f"window {coming[0].id} starts so soon that on demand no longer pays")
         return
     here = {place.id for place in places} | ({""} if d.state.on_demand or d.run.file.gang.spill else set())
+    if d.state.refusal:
+        left = d.ladder(places[0]).drain if places else None
+        d.alarm(
+            "launch refused", f"{d.state.refusal}; asked again {_minutes(d.run.file.gang.retry)} later", left
+        )
     unknown = d.state.open_launches
     abandon(d, [one.token for one in unknown if one.window not in here])
     again = [Launch(one.token, one.nodes, one.at_least, one.window) for one in unknown if one.window in here]
@@ -118,6 +123,10 @@ def assemble(d: Deciding) -> None:
         _reserved(d, places)
 
 
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min"
+
+
 def abandon(d: Deciding, tokens: list[str]) -> None:
     """Never send these again; nodes that come of them nevertheless are let go, whoever finds them."""
     for token in tokens:
@@ -125,7 +134,9 @@ def abandon(d: Deciding, tokens: list[str]) -> None:
 
 
 def _due(d: Deciding) -> bool:
-    """Whether the next round of launches may be made."""
+    """Whether the next round of launches may be made; at once by a controller that began after a refusal."""
+    if d.state.refusal and d.look.since > d.state.last_round:
+        return True
     due = d.state.last_round + d.run.file.gang.retry if d.state.rounds else float("-inf")
     d.wake_at(due)
     return d.now >= due

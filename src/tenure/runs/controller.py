@@ -21,6 +21,7 @@ from tenure.providers.protocol import (
     RUN_TAG,
     SCHEDULED,
     Extension,
+    NoCapacity,
     Node,
     Offer,
     ProviderError,
@@ -324,7 +325,7 @@ class Controller:
             got = self.parts.provider.launch(act.token, act.nodes, act.at_least, window, tags)
         except Refused as refused:
             body = {"token": act.token, "code": refused.code, "message": refused.message}
-            self._record("launch_refused", body)
+            self._record("launch_refused", {**body, "full": isinstance(refused, NoCapacity)})
         except ProviderError:
             return  # not sent, or unclear: the same token again at the next look
         else:

@@ -75,6 +75,7 @@ class State:
     launches: dict[str, Launch] = field(default_factory=dict)
     rounds: int = 0  #: launches refused in a row in this assembling
     last_round: float = float("-inf")
+    refusal: str = ""  #: of the newest launch, in the provider's words, where it was not for lack of capacity
     assembling_since: float = 0.0
     on_demand: bool = False  #: the place is the open market
     paused_until: float = float("-inf")  #: no launch on demand before
@@ -127,6 +128,7 @@ class State:
         self.phase, self.since = body["phase"], at
         if self.phase == ASSEMBLING:
             self.rounds, self.last_round, self.assembling_since = 0, float("-inf"), at
+            self.refusal = ""
             self.on_demand = bool(body.get("on_demand"))
         if self.phase in (ASSEMBLING, WAITING):
             self.request = None
@@ -140,10 +142,12 @@ class State:
         launch = self.launches[body["token"]]
         launch.outcome, launch.made, launch.answered = "launched", tuple(body["nodes"]), at
         self.rounds = 0 if launch.made else self.rounds
+        self.refusal = ""
 
     def _launch_refused(self, body: Mapping[str, Any], at: float) -> None:
         self.launches[body["token"]].outcome = str(body["code"])
         self.rounds += 1
+        self.refusal = "" if body.get("full", True) else f"{body['code']}: {body['message']}"
 
     def _launching_paused(self, body: Mapping[str, Any], at: float) -> None:
         self.paused_until, self.rounds = float(body["until"]), 0

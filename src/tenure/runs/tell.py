@@ -76,7 +76,7 @@ SENTENCES: dict[str, Callable[[Body], str]] = {
     "phase_entered": lambda b: f"{b['phase']}: {b['why']}",
     "launch_intended": _launch,
     "launched": lambda b: f"{_nodes(b['nodes'])} launched",
-    "launch_refused": lambda b: f"launch refused: {b['code']}",
+    "launch_refused": lambda b: f"launch refused: {b['code']}: {b['message']}",
     "launching_paused": lambda b: f"no launch until {iso(b['until'])}: {b['why']}",
     "gate_passed": lambda b: f"the gang passed its test: {b['text']}",
     "gate_failed": lambda b: f"the gang failed its test: {b['text']}",
