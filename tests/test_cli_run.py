@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ import yaml
 from typer.testing import CliRunner
 
 from tenure.cli.main import app
+from tenure.engines.clock import ChosenClock
 from tenure.ledger.holders import is_gone, own_name
 from tenure.ledger.opening import open_database
 from tenure.runs.book import RunBook
+from tenure.service import runs
 from tenure.service.runs import _free_of_the_dead, rehearsed
 from tenure.settings.errors import BadInput
 
@@ -205,3 +208,62 @@ def test_no_two_processes_have_one_name_though_their_machines_and_numbers_are_th
     assert not is_gone(f"{machine.rpartition('-')[0]}-0000ffff-{nobody}-0123abcd"), "another container's"
     for nonsense in ("", "one", "a-b", "a-b-c"):
         assert not is_gone(nonsense)
+
+
+def test_a_run_that_is_carried_is_forecast_from_its_book_with_what_is_on_offer(file: Path) -> None:
+    data = file.parent / "data"
+    raw = yaml.safe_load(file.read_text(encoding="utf-8"))
+    raw["plan"]["tokens"] = 2 * 1000.0 * 86400 * 2.2  # 2.2 days of both nodes; the window has two
+    file.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    more = {
+        "id": "w1-more",
+        "extends": "w1",
+        "start": WINDOW["end"],
+        "end": "2027-03-04T00:00:00Z",
+        "fee": 40,
+    }
+    agreed = {"windows": [WINDOW, {**WINDOW, **more}]}
+    file.with_name("agreed.yaml").write_text(yaml.safe_dump(agreed), encoding="utf-8")
+    assert ran("forecast", str(file), data=data)[0] == 1  # never started
+    plan = json.loads(ran("sign", str(file), "w1", "--days", "2", "--json", "-", data=data)[1])["plan"]
+    assert ran("buy", str(file), plan, data=data)[0] == 0
+    start = datetime(2027, 3, 1, tzinfo=UTC).timestamp()
+    clock = ChosenClock(start)
+    place = runs.Place(data=data, clock=clock)
+    told_so_far(file, data, clock, tokens=2 * 1000.0 * 86400)
+    clock.set(start + 86400.0)
+    before = len(events(data))
+    found = runs.forecast(file, place).answer
+    assert found["run"] == "example"
+    assert found["done"] == pytest.approx(1 / 2.2)
+    assert found["posterior"]["speed"]["mean"] == pytest.approx(1000.0, rel=0.02)
+    assert found["p_overrun"] > 0.99
+    assert [one["fee"] for one in found["extensions"]] == [0, 40]
+    assert found["choice"]["id"] == "w1-more"
+    assert len(events(data)) == before, "nothing is written, and nothing bought"
+
+
+def told_so_far(file: Path, data: Path, clock: ChosenClock, tokens: float) -> None:
+    """One attempt in w1 since now, and a heartbeat with these tokens."""
+    db = open_database(data / "record.db")
+    try:
+        book = RunBook(db, "example", clock.now)
+        assert book.claim("one", 300.0)
+        begun = {"attempt": 1, "nodes": ["left", "right"], "windows": ["w1"], "from_tokens": 0.0}
+        book.record("attempt_started", begun)
+        book.record("attempt_stepped", {"attempt": 1})
+        book.let_go()
+    finally:
+        db.engine.dispose()
+    hook = file.with_name("hook")
+    hook.mkdir(exist_ok=True)
+    beat = {"rank": 0, "world": 1, "attempt": 1, "at": clock.now(), "alive_at": clock.now(), "state": "train"}
+    (hook / "heartbeat-0.json").write_text(json.dumps({**beat, "step": 100, "tokens": tokens}))
+
+
+def events(data: Path) -> list[str]:
+    db = open_database(data / "record.db")
+    try:
+        return [event.kind for event in RunBook(db, "example", lambda: 0.0).events()]
+    finally:
+        db.engine.dispose()

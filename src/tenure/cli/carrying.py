@@ -24,7 +24,7 @@ DATA = Path(".tenure")
 
 
 @contextmanager
-def _no_is_one_line() -> Iterator[None]:
+def no_is_one_line() -> Iterator[None]:
     from tenure.service.runs import CannotCarry
 
     try:
@@ -34,7 +34,7 @@ def _no_is_one_line() -> Iterator[None]:
         raise typer.Exit(FAILED) from None
 
 
-def _place(data: Path, db: str | None) -> Place:
+def place_of(data: Path, db: str | None) -> Place:
     from tenure.service.runs import Place
 
     return Place(data=data, db=db)
@@ -51,8 +51,8 @@ def start(file: File, *, data: Data = DATA, db: Db = None, json: options.Json = 
     from tenure.service import runs
 
     results = screen.Results(json, inputs=(file,))
-    with _no_is_one_line():
-        carried = runs.start(file, _place(data, db), _says(results.json_alone))
+    with no_is_one_line():
+        carried = runs.start(file, place_of(data, db), _says(results.json_alone))
     results.give(
         carried.standing, lambda console: tables_of_carrying.standing(console, carried.standing, lines=0)
     )
@@ -86,8 +86,8 @@ def status(
     from tenure.service import run_pages, runs
 
     results = screen.Results(json, report, inputs=(file,))
-    with _no_is_one_line():
-        told = runs.status(file, _place(data, db))
+    with no_is_one_line():
+        told = runs.status(file, place_of(data, db))
     if report is not None:
         run_pages.write_run(told, report)
     results.give(told, lambda console: tables_of_carrying.standing(console, told, lines=lines))
@@ -104,14 +104,14 @@ def drain(
     """Ask the run to save, leave its nodes and wait, whatever is left of its window."""
     from tenure.service import runs
 
-    _give(json, file, lambda: runs.drain(file, _place(data, db), reason))
+    _give(json, file, lambda: runs.drain(file, place_of(data, db), reason))
 
 
 def resume(file: File, *, data: Data = DATA, db: Db = None, json: options.Json = None) -> None:
     """Ask a drained run to go on."""
     from tenure.service import runs
 
-    _give(json, file, lambda: runs.resume(file, _place(data, db)))
+    _give(json, file, lambda: runs.resume(file, place_of(data, db)))
 
 
 def rehearse(
@@ -146,7 +146,7 @@ def rehearse(
     results = screen.Results(json, report, inputs=(file,))
     asked: dict[str, Any] = {"seed": seed, "tight_from_h": tight_from, "failures": failures, "speed": speed}
     asked |= {"days": days, "start": start_at}
-    with screen.progress(compiles=False) as move, _no_is_one_line():
+    with screen.progress(compiles=False) as move, no_is_one_line():
 
         def told_part(part: float) -> None:
             if move is not None:
@@ -162,7 +162,7 @@ def _give(json: str | None, file: Path, ask: Callable[[], dict[str, Any]]) -> No
     from tenure.cli import screen, tables_of_carrying
 
     results = screen.Results(json, inputs=(file,))
-    with _no_is_one_line():
+    with no_is_one_line():
         told = ask()
     results.give(told, lambda console: tables_of_carrying.asked(console, told))
 

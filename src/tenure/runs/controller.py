@@ -15,11 +15,8 @@ from tenure.planner.forecast_answer import ASKED_AT
 from tenure.providers.protocol import (
     ACTIVE,
     ATTEMPT_TAG,
-    EXPIRED,
     GONE,
-    PAYMENT_PENDING,
     RUN_TAG,
-    SCHEDULED,
     Extension,
     NoCapacity,
     Node,
@@ -31,6 +28,7 @@ from tenure.providers.protocol import (
 from tenure.runs import look as looks
 from tenure.runs.decide import decide
 from tenure.runs.deciding import DONE_PART, Deciding
+from tenure.runs.foretelling import extensions_on_sale, paid_time
 from tenure.runs.goodput import days_due, tell_day
 from tenure.runs.heartbeats import RankBeat
 from tenure.runs.look import Act, Kept, Look, TrainerSeen
@@ -44,10 +42,7 @@ from tenure.settings.run_file import Run
 LEASE_S = 300.0
 SILENT = (ProviderError, BadInput)  #: a file that an operator is just writing is silence too
 MOST_TURNS = 12  #: in one step: what follows at once from what was done
-EXTENSION_DAYS = range(1, 8)
 VERIFY_AGAIN_S = 3600.0
-LENT_S = 10 * 365 * 86400.0  #: a lab goes on lending: no window of it is overrun
-PAID_FOR = (PAYMENT_PENDING, SCHEDULED, ACTIVE, EXPIRED)
 
 
 class HeldByAnother(Exception):
@@ -373,13 +368,10 @@ class Controller:
         window = d.window(act.window)
         if window is None:
             return
-        left = min(d.ladder(window).drain - d.now, LENT_S)
-        for coming in d.coming():
-            left += max(0.0, d.ladder(coming).drain - coming.start)
-        paid = [one for one in d.windows() if one.state in PAID_FOR]
-        usable = min(LENT_S, sum(max(0.0, d.ladder(one).drain - one.start) for one in paid))
-        offers = self._offers(window) if self.run.file.extend and not d.pending_extension() else []
-        times = {"left_s": left, "usable_s": usable}
+        paid = paid_time(d, window)
+        wanted = self.run.file.extend and not d.pending_extension()
+        offers = extensions_on_sale(self.parts.provider, window) if wanted else []
+        times = {"left_s": paid.left, "usable_s": paid.usable}
         told = outlook(self.run, self.state, d.now, tokens=d.reached(), **times, offers=offers)
         self._record(
             "forecast_made",
@@ -389,16 +381,6 @@ class Controller:
         chosen = next((offer for offer in offers if offer.id == told.get("extend")), None)
         if chosen is not None and d.now >= window.start + ASKED_AT[0] * (window.end - window.start):
             self._want(window, chosen, told)
-
-    def _offers(self, window: Window) -> list[Offer]:
-        found: dict[str, Offer] = {}
-        for days in EXTENSION_DAYS:
-            try:
-                for offer in self.parts.provider.extension_offers(window, 24 * days):
-                    found[offer.id] = offer
-            except ProviderError:
-                break
-        return list(found.values())
 
     def _want(self, window: Window, offer: Offer, told: Mapping[str, Any]) -> None:
         body = {

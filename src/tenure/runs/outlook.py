@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenure.planner.forecast import Extension, Seen, believe, choices, choose, remaining
-from tenure.planner.forecast_answer import mean_overrun
+from tenure.planner.forecast_answer import Forecast, mean_overrun
 from tenure.planner.lengths import Length
 from tenure.planner.of_file import run_of, terms_of
 from tenure.planner.run_model import NeverEnds, RunModel
@@ -51,6 +51,33 @@ def trained_hours(state: State, now: float) -> float:
     return sum((attempt.ended or now) - attempt.started for attempt in state.attempts) / HOUR_S
 
 
+def foresee(
+    run: Run,
+    state: State,
+    now: float,
+    *,
+    tokens: float,
+    left_s: float,
+    window_s: float,
+    offers: Sequence[Offer],
+) -> Forecast:
+    """
+    What was seen put to the planner, each extension on sale judged. `window_s`: of the window it runs in.
+
+    ValueError, NeverEnds, ArithmeticError where nothing can be told (yet).
+    """
+    model, _ = run_of(run.plan)
+    seen = Seen(trained_hours(state, now), state.failures, tokens)
+    daily_sd = run.file.daily_sd
+    believed = believe(model, seen, daily_sd=model.speed.sd / 5 if daily_sd is None else daily_sd)
+    if believed.speed.mean <= 6 * believed.speed.sd or tokens <= 0:
+        raise ValueError("too little is trained to tell a speed")
+    rest = remaining(model, believed)
+    extensions = [Extension(one.length_s / DAY_S, float(one.fee), one.id) for one in offers]
+    judged = choices(rest, left_s / DAY_S, overrun_given(run, bool(offers)), extensions)
+    return Forecast(model, seen, window_s / DAY_S, believed, rest, left_s / DAY_S, judged, choose(judged))
+
+
 def outlook(
     run: Run,
     state: State,
@@ -63,32 +90,23 @@ def outlook(
 ) -> dict[str, Any]:
     """A forecast's event. `usable_s`: seconds of all windows that are paid, `left_s` of them still to come;
     `offers`: extensions on sale."""
-    model, _ = run_of(run.plan)
     hours = trained_hours(state, now)
-    seen = Seen(hours, state.failures, tokens)
     told: dict[str, Any] = {"hours": hours, "failures": state.failures, "tokens": tokens}
     try:
-        daily_sd = run.file.daily_sd
-        believed = believe(model, seen, daily_sd=model.speed.sd / 5 if daily_sd is None else daily_sd)
-        if believed.speed.mean <= 6 * believed.speed.sd or tokens <= 0:
-            raise ValueError("too little is trained to tell a speed")
-        rest = remaining(model, believed)
+        found = foresee(run, state, now, tokens=tokens, left_s=left_s, window_s=usable_s, offers=offers)
     except (ValueError, NeverEnds, ArithmeticError) as cannot:
         return {**told, "cannot": str(cannot), "extend": "", "warnings": [str(cannot)]}
-    extensions = [Extension(one.length_s / DAY_S, float(one.fee), one.id) for one in offers]
-    judged = choices(rest, left_s / DAY_S, overrun_given(run, bool(offers)), extensions)
-    chosen = choose(judged)
-    none = judged[0]
-    prior, posterior = model.speed, believed.speed
+    none, chosen, rest = found.judged[0], found.chosen, found.rest
+    prior, posterior = found.run.speed, found.now.speed
     away = abs(posterior.mean - prior.mean) / prior.sd if prior.sd > 0 else 0.0
     return {
         **told,
         "speed": posterior.mean,
         "speed_sd": posterior.sd,
         "away_sd": away,
-        "plan_p_overrun": float(_length(model).above(np.array(max(0.0, usable_s / DAY_S)))),
-        "rate": believed.rate.per_node_day,
-        "left_days": left_s / DAY_S,
+        "plan_p_overrun": float(_length(found.run).above(np.array(max(0.0, usable_s / DAY_S)))),
+        "rate": found.now.rate.per_node_day,
+        "left_days": found.left_days,
         "rest_days": None if rest is None else rest.mean,
         "p_overrun": none.p_overrun,
         "expected_overrun_days": none.expected_overrun_days,

@@ -11,6 +11,7 @@ from tenure.planner.run_model import NeverEnds
 from tenure.settings.errors import BadInput
 from tenure.settings.observation_file import read_observation_file
 from tenure.settings.window_file import WindowFile
+from tenure.settings.yaml_file import read_yaml
 
 
 class Forecasted(NamedTuple):
@@ -19,6 +20,12 @@ class Forecasted(NamedTuple):
     answer: dict[str, Any]
     found: Forecast
     plan: WindowFile
+
+
+def is_of_run(path: Path) -> bool:
+    """Whether the file is that of `run start`, whose book and heartbeats tell what was seen. BadInput."""
+    raw = read_yaml(path)
+    return isinstance(raw, dict) and "seen" not in raw and {"run", "provider"} <= set(raw)
 
 
 def forecast(path: Path) -> Forecasted:

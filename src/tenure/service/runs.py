@@ -6,7 +6,7 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,18 +20,26 @@ import structlog
 from tenure.checkpoints.store import Store
 from tenure.checkpoints.words import StoreError
 from tenure.engines.clock import ChosenClock, Clock
+from tenure.ledger.database import Database
 from tenure.ledger.holders import is_gone, own_name
 from tenure.ledger.opening import open_database
 from tenure.ledger.records import LedgerUnavailable
+from tenure.planner.forecast_answer import answer
+from tenure.planner.run_model import NeverEnds
 from tenure.providers.capability import capability
 from tenure.providers.opening import provider_for
+from tenure.providers.protocol import ProviderError, Window
 from tenure.runs import gauges
 from tenure.runs.alarms import Webhook
 from tenure.runs.book import RunBook, runs_in
 from tenure.runs.controller import LEASE_S, Controller, HeldByAnother
+from tenure.runs.deciding import Deciding
 from tenure.runs.extending import Extender
+from tenure.runs.foretelling import extensions_on_sale, paid_time
 from tenure.runs.gating import gate_of
 from tenure.runs.hook import Hook
+from tenure.runs.look import Look
+from tenure.runs.outlook import foresee
 from tenure.runs.parts import Parts, Trainer
 from tenure.runs.preflight_stores import gone_with_the_window
 from tenure.runs.rehearse import Asked, Rehearsal, rehearse
@@ -41,6 +49,7 @@ from tenure.runs.state import State
 from tenure.runs.tell import standing
 from tenure.runs.words import AlreadyRecorded, Event, Fenced
 from tenure.service.buying import Place
+from tenure.service.forecasts import Forecasted
 from tenure.service.run_place import database, signing_key
 from tenure.settings.errors import BadInput
 from tenure.settings.run_file import Run, read_run_file
@@ -222,10 +231,21 @@ def status(file: Path, place: Place) -> dict[str, Any]:
     """How the run stands, by its book and its heartbeats; asks no provider."""
     run = read_run_file(file)
     with database(place.data, place.db) as db:
-        if run.file.run not in runs_in(db):
-            raise CannotCarry(f"{run.file.run} has no book in {place.data}: it was never started")
-        book = RunBook(db, run.file.run, place.clock.now)
+        book = _book(db, run, place)
         return _standing(run, capability(run.file.provider["name"]).terminates_s, book, place)
+
+
+def _book(db: Database, run: Run, place: Place) -> RunBook:
+    if run.file.run not in runs_in(db):
+        raise CannotCarry(f"{run.file.run} has no book in {place.data}: it was never started")
+    return RunBook(db, run.file.run, place.clock.now)
+
+
+def _state(book: RunBook) -> State:
+    state = State()
+    for event in book.events():
+        state.apply(event)
+    return state
 
 
 def _standing(run: Run, terminates_s: float, book: RunBook, place: Place) -> dict[str, Any]:
@@ -235,6 +255,51 @@ def _standing(run: Run, terminates_s: float, book: RunBook, place: Place) -> dic
         state.apply(event)
     told = standing(run, terminates_s, state, events, _hook(run, place.clock.now), place.clock.now())
     return {**told, "carried_by": book.holder()}
+
+
+def forecast(file: Path, place: Place) -> Forecasted:
+    """Forecast it now, from its book and heartbeats, with what its provider sells; writes and buys nothing.
+
+    CannotCarry where nothing can be told: no book, no step yet, no window, a silent provider.
+    """
+    run = read_run_file(file)
+    provider = provider_for(run, place.clock, client=place.client)
+    with database(place.data, place.db) as db:
+        state = _state(_book(db, run, place))
+        try:
+            windows = provider.windows(ids=state.bought) if state.bought else []
+            look = _look(run, state, place, windows)
+            d = Deciding(run, provider.capability.terminates_s, state, look)
+            window = _window_of(d)
+            if window is None:
+                raise CannotCarry(f"{run.file.run} has no window now, and none to come")
+            offers = extensions_on_sale(provider, window)
+        except ProviderError as silent:
+            raise CannotCarry(f"the provider does not answer: {silent}") from silent
+        tokens = (
+            d.reached() if state.live is not None else max((one.kept for one in state.attempts), default=0.0)
+        )
+        length = window.end - window.start
+        times = {"left_s": paid_time(d, window).left, "window_s": length}
+        try:
+            found = foresee(run, state, look.at, tokens=tokens, **times, offers=offers)
+        except (ValueError, NeverEnds, ArithmeticError) as cannot:
+            raise CannotCarry(f"{run.file.run}: {cannot}") from cannot
+        return Forecasted({**answer(found, run.plan), "run": run.file.run}, found, run.plan)
+
+
+def _window_of(d: Deciding) -> Window | None:
+    """The window it trains in; else one it can train in now, or will next."""
+    live = d.live
+    mine = [found for which in (live.windows if live is not None else ()) if (found := d.window(which))]
+    return min(mine, key=lambda one: one.end) if mine else next(iter([*d.places(), *d.coming()]), None)
+
+
+def _look(run: Run, state: State, place: Place, windows: Sequence[Window]) -> Look:
+    """What a forecast goes by; of nodes, processes and the store it needs nothing."""
+    live = state.live
+    beats = {} if live is None else _hook(run, place.clock.now).beats(live.number)
+    return Look(place.clock.now(), windows, None, (), {}, None, beats, None, None, None)
 
 
 def drain(file: Path, place: Place, reason: str = "") -> dict[str, Any]:
@@ -250,9 +315,7 @@ def resume(file: Path, place: Place) -> dict[str, Any]:
 def _ask(file: Path, place: Place, kind: str, reason: str) -> dict[str, Any]:
     run = read_run_file(file)
     with database(place.data, place.db) as db:
-        if run.file.run not in runs_in(db):
-            raise CannotCarry(f"{run.file.run} has no book in {place.data}: it was never started")
-        book = RunBook(db, run.file.run, place.clock.now)
+        book = _book(db, run, place)
         try:
             event = book.ask(kind, {"by": place.person, "reason": reason})
         except AlreadyRecorded as before:
@@ -319,4 +382,4 @@ def _of_rehearsal(run: Run, lived: Rehearsal, asked: Asked) -> dict[str, Any]:
     }
 
 
-__all__ = ["CannotCarry", "Carried", "Place", "drain", "rehearsed", "resume", "start", "status"]
+__all__ = ["CannotCarry", "Carried", "Place", "drain", "forecast", "rehearsed", "resume", "start", "status"]
