@@ -23,6 +23,7 @@ from tenure.checkpoints import (
     StoreUnavailable,
 )
 from tenure.checkpoints.retention import judge
+from tenure.service.checkpoints import verified
 
 
 @pytest.fixture(scope="module")
@@ -238,6 +239,38 @@ def test_pruning_counts_as_good_only_what_verifies_and_keeps_all_where_nothing_d
     with pytest.raises(NothingUsable, match="all are kept"):
         store.prune(Keep(last=1))
     assert len(store.place.files("ckpt")) == 15
+
+
+@pytest.mark.slow
+def test_nothing_is_let_go_before_a_newer_one_that_stays_was_read_in_full(store):
+    for step in (1, 2, 3):
+        save(store, step)
+    for step in (2, 3):  # of the right size, so that sizes do not tell
+        altered(store, f"ckpt/{step}-1/b.bin", lambda data: bytes(len(data)))
+    assert store.prune(Keep(last=1), dry=True).deleted == []
+    assert not store.place.files("VERIFIED")
+    told = store.prune(Keep(last=1))
+    assert told.deleted == []
+    assert [one.why for one in told.verdicts] == [*["does not verify: a person should look"] * 2, "the last"]
+    assert store.newest_verified(deep=True).step == 1
+    save(store, 4)
+    assert "1-1" in store.prune(Keep(last=1)).deleted
+    assert store.newest_verified(deep=True).step == 4
+
+
+@pytest.mark.slow
+def test_one_that_was_read_in_full_today_is_not_read_again_to_prune_unless_it_was_found_unsound(store):
+    for step in (1, 2):
+        save(store, step)
+    store.note_sound(store.checkpoints()[1])
+    read = []
+    assert store.prune(Keep(last=1), dry=True, progress=lambda part, doing: read.append(doing)).deleted == [
+        "1-1"
+    ]
+    assert not any("in full" in doing for doing in read)
+    altered(store, "ckpt/2-1/b.bin", lambda data: bytes(len(data)))
+    verified(store, None, deep=True)
+    assert store.prune(Keep(last=1)).deleted == []
 
 
 @pytest.mark.slow

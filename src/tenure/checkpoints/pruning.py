@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from itertools import takewhile
+from math import inf
 from typing import NamedTuple
 
 from tenure.checkpoints import layout
@@ -17,9 +19,11 @@ from tenure.checkpoints.findings import COMMITTED as COUNTS
 from tenure.checkpoints.findings import GOING, PARTIAL, VOID, WHOLE, Found, found
 from tenure.checkpoints.places import Place
 from tenure.checkpoints.retention import Keep, Verdict, judge
+from tenure.checkpoints.verifying import note_sound, sound_at
 from tenure.checkpoints.words import Checkpoint, NothingUsable
 
 READING = "READING"
+FRESH_S = 86400.0  #: what was read in full and found sound so lately is not read again before others go
 
 Progress = Callable[[float, str], None]  #: told which part is done, from 0 to 1, and what is being done
 
@@ -48,6 +52,9 @@ class _Bar:
         self._read = self._whole
         self._tell(0.5 * self._read / self._of, f"verified {one.name}")
 
+    def in_full(self, one: Checkpoint) -> None:
+        self._tell(0.5, f"reading {one.name} in full, before an older one goes")
+
     def going(self, part: float, one: Found) -> None:
         self._tell(0.5 + 0.5 * part, f"letting {one.name} go")
 
@@ -71,6 +78,7 @@ def prune(
     verify: Callable[[Checkpoint, Callable[[int], None]], list[str]],
     keep: Keep,
     *,
+    in_full: Callable[[Checkpoint], list[str]],
     reading: Collection[str] = (),
     dry: bool = False,
     progress: Progress | None = None,
@@ -78,7 +86,8 @@ def prune(
     """
     Let go what `keep` does not keep. `reading`: names (step-attempt) besides those that said so in the store.
 
-    `verify`: what is wrong with one; it tells how many bytes more it has read.
+    `verify`: what is wrong with one; it tells how many bytes more it has read. `in_full`: the same by every
+    byte, asked before anything goes: one that is newer and stays must be sound, not only of the right size.
     NothingUsable where checkpoints stand and none of them verifies: then nothing is deleted.
     """
     now = store_now(place)
@@ -89,14 +98,25 @@ def prune(
     for one in standing:
         wrong[one.name] = verify(one, lambda more, name=one.name: bar.read(more, name))  # type: ignore[misc]
         bar.verified(one)
-    sound = [one for one in standing if not wrong[one.name]]
-    unsound = [one for one in standing if wrong[one.name]]
-    if standing and not sound:
-        raise NothingUsable(
-            f"none of {len(standing)} checkpoints verifies ({wrong[standing[-1].name][0]}): all are kept"
-        )
-    verdicts = judge(sound, unsound, keep, set(reading) | readers(place, now))
-    going = {verdict.checkpoint.name for verdict in verdicts if not verdict.kept}
+    at = sound_at(place, standing)
+    known = {one.name for one in standing if now - at.get(one.name, -inf) < FRESH_S}
+    while True:
+        sound = [one for one in standing if not wrong[one.name]]
+        unsound = [one for one in standing if wrong[one.name]]
+        if standing and not sound:
+            raise NothingUsable(
+                f"none of {len(standing)} checkpoints verifies ({wrong[standing[-1].name][0]}): all are kept"
+            )
+        verdicts = judge(sound, unsound, keep, set(reading) | readers(place, now))
+        going = {verdict.checkpoint.name for verdict in verdicts if not verdict.kept}
+        doubtful = _doubtful(sound, going, known)
+        if doubtful is None:
+            break
+        bar.in_full(doubtful)
+        wrong[doubtful.name] = in_full(doubtful)
+        known.add(doubtful.name)
+        if not dry and not wrong[doubtful.name]:
+            note_sound(place, doubtful)
     newest = max((one.step for one in sound), default=-1)
     cut_off = [
         one
@@ -115,6 +135,17 @@ def prune(
         [one.name for one in cut_off],
         sum(one.bytes for one in leaving),
     )
+
+
+def _doubtful(
+    sound: Sequence[Checkpoint], going: Collection[str], known: Collection[str]
+) -> Checkpoint | None:
+    """What is to be read in full before those `going` may go: the newest; None: one above is known."""
+    newest_first = sorted(sound, key=lambda one: (one.step, one.attempt), reverse=True)
+    above = list(takewhile(lambda one: one.name not in going, newest_first))
+    if not going or any(one.name in known for one in above):
+        return None
+    return above[0]
 
 
 def _left_over(one: Found, newest: int) -> bool:

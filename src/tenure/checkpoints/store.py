@@ -185,6 +185,10 @@ class Store:
         """Its every byte was read just now (`verify` with `deep`), and nothing was wrong."""
         verifying.note_sound(self.place, checkpoint)
 
+    def note_unsound(self, checkpoint: Checkpoint) -> None:
+        """It was read in full, and something was wrong: what was noted of it before is not so any more."""
+        verifying.note_unsound(self.place, checkpoint)
+
     def due(self, older_s: float) -> list[Checkpoint]:
         """Those not read in full and found sound for so long, by the store's clock: longest first."""
         known = self.checkpoints()
@@ -238,9 +242,18 @@ class Store:
         deep: bool = False,
         progress: pruning.Progress | None = None,
     ) -> pruning.Pruned:
-        """Let go what the rule does not keep; see `retention.judge`. `dry`: only say what would go."""
+        """
+        Let go what the rule does not keep; see `retention.judge`. `dry`: only say what would go.
+
+        Before one goes, a newer one that stays is read in full, unless that was done within a day.
+        """
 
         def verify(one: Checkpoint, read: verifying.Progress) -> list[str]:
             return self.verify(one, deep=deep, progress=read)
 
-        return pruning.prune(self.place, verify, keep, reading=reading, dry=dry, progress=progress)
+        def in_full(one: Checkpoint) -> list[str]:
+            return [] if deep else self.verify(one, deep=True)  # with `deep` it was read just now
+
+        return pruning.prune(
+            self.place, verify, keep, in_full=in_full, reading=reading, dry=dry, progress=progress
+        )

@@ -97,6 +97,11 @@ def note_sound(place: Place, checkpoint: Checkpoint) -> None:
     place.write(f"{layout.VERIFIED}/{checkpoint.name}", told)
 
 
+def note_unsound(place: Place, checkpoint: Checkpoint) -> None:
+    """Nobody may go by what was noted of it before."""
+    place.delete([f"{layout.VERIFIED}/{checkpoint.name}"])
+
+
 def sound_at(place: Place, checkpoints: Sequence[Checkpoint]) -> dict[str, float]:
     """When each was last read in full and found sound, by the store's clock; never: left out."""
     there = place.files(layout.VERIFIED)

@@ -107,8 +107,8 @@ def verified(
                 progress(done / total, f"reading {text}")
 
         wrong = store.verify(one, deep=deep, progress=moved)
-        if deep and not wrong:
-            store.note_sound(one)
+        if deep:
+            (store.note_unsound if wrong else store.note_sound)(one)
         before += one.bytes
         done = before  # where sizes are compared, or a file is missing, nothing is read
         moved(0)
