@@ -146,7 +146,9 @@ def test_a_number_given_to_another_process_is_never_signalled(site: LocalSite) -
     job, shepherd = record(site, "job"), record(site, "shepherd")
     os.kill(shepherd["pid"], signal.SIGKILL)
     os.kill(job["pid"], signal.SIGKILL)
+    time.sleep(0.05)  # no number is given twice within one tick of 10 ms, so this stranger began in another
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
+        assert stat_of(stranger.pid)[3] != job["ticks"]  # type: ignore[index]
         folder = site.folder / "attempts" / "a.1"
         (folder / "job.json").write_text(json.dumps(job | {"pid": stranger.pid}))
         (folder / "shepherd.json").write_text(json.dumps(shepherd | {"pid": stranger.pid}))
