@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from run_world import PLAN
 from tenure.cli.main import app
 from tenure.engines.clock import RealClock
 from tenure.providers.fake_ec2 import Behaviour, Faults, Server, World, Zone
+from tenure.service import buying, people
 
 
 class Desk:
@@ -50,7 +53,9 @@ class Desk:
         asked = ["run", command, str(self.file), *words, "--data", str(self.folder / "data")]
         if command != "void":
             asked += ["--json", "-"]
-        ran = CliRunner().invoke(app, asked, env={"LOGNAME": as_, "TENURE_PLAIN": "1"})
+        with pytest.MonkeyPatch.context() as there:
+            there.setattr(people, "logged_in", lambda: as_)
+            ran = CliRunner().invoke(app, asked, env={"TENURE_PLAIN": "1"})
         assert ran.exit_code == status, ran.output
         if status:
             return ran.stderr
@@ -190,3 +195,21 @@ def test_tables_fit_a_terminal(desk: Desk) -> None:
     assert all(len(line) <= 120 for line in shown.output.splitlines())
     empty = CliRunner().invoke(app, ["run", "purchases", str(desk.file), *data])
     assert "Nothing was signed" in empty.output
+
+
+@pytest.mark.parametrize("name", ["LOGNAME", "USER", "LNAME", "USERNAME"])
+def test_nobody_is_somebody_else_by_a_variable(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = buying.Place().person
+    monkeypatch.setenv(name, "ben")
+    assert buying.Place().person == before != "ben"
+
+
+def test_who_logged_in_signs_and_not_whom_they_became(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(people, "LOGIN", tmp_path / "loginuid")
+    mine = pwd.getpwuid(os.getuid()).pw_name
+    assert people.logged_in() == mine
+    for told, who in ((str(people.NOBODY), mine), ("0", "root"), ("987654", "987654")):
+        people.LOGIN.write_text(told)
+        assert people.logged_in() == who

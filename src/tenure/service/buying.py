@@ -6,7 +6,6 @@ overrun. A `CannotBuy` is a no with its reason: nothing was sent, or what was se
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from tenure.providers.opening import provider_for
 from tenure.providers.protocol import Ask, Offer, Provider, ProviderError
 from tenure.runs import buying, signing
 from tenure.runs.signing import BuyingError, Plan, Rules
+from tenure.service import people
 from tenure.service.run_place import AskedBook, database, signing_key
 from tenure.settings.errors import BadInput, nearest, shown
 from tenure.settings.run_file import Run, read_run_file
@@ -44,7 +44,7 @@ class Place:
 
     data: Path = Path(".tenure")
     db: str | None = None
-    person: str = field(default_factory=getpass.getuser)
+    person: str = field(default_factory=lambda: people.logged_in())
     clock: Clock = field(default_factory=RealClock)
     client: Any = None  #: in place of boto3's
     told: Callable[[float, str], None] | None = None  #: how far it is, from 0 to 1, and what is being done
