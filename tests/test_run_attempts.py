@@ -169,3 +169,25 @@ def test_a_store_in_which_nothing_can_be_used_is_an_alarm_of_its_own(tmp_path: P
     assert "none can be used" in world.state.alarms["nothing usable"]["text"]
     assert "store silent" not in world.modes()
     assert json.dumps(dict(world.state.alarms["nothing usable"]))
+
+
+def test_a_store_that_is_empty_where_the_run_has_kept_something_begins_nothing_anew(tmp_path: Path) -> None:
+    world = World(tmp_path, None, run_of(tmp_path))
+    world.provider.lend(START, START + 3 * DAY, 4)
+    world.controller()
+    world.live(START + 6 * HOUR)
+    world.book(world.clock.now).ask("drain_asked", {"by": "ann"})
+    world.live(START + 8 * HOUR)
+    kept = world.vault.newest()
+    assert (world.state.phase, len(world.state.attempts)) == ("paused", 1)
+    there, world.vault.commits = world.vault.commits, []  # its disk is not mounted
+    world.book(world.clock.now).ask("resume_asked", {"by": "ann"})
+    world.live(START + 10 * HOUR)
+    assert len(world.state.attempts) == 1, "step 0 again would throw away what is kept"
+    text = world.state.alarms["nothing usable"]["text"]
+    assert "empty" in text
+    assert f"{kept.tokens:,.0f}" in text
+    world.vault.commits = there
+    world.live(START + 12 * HOUR)
+    assert world.state.attempts[-1].from_tokens == kept.tokens
+    assert "nothing usable" not in world.state.alarms

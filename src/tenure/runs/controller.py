@@ -31,7 +31,7 @@ from tenure.runs.deciding import DONE_PART, Deciding
 from tenure.runs.foretelling import extensions_on_sale, paid_time
 from tenure.runs.goodput import days_due, tell_day
 from tenure.runs.heartbeats import RankBeat
-from tenure.runs.look import Act, Kept, Look, TrainerSeen
+from tenure.runs.look import NOTHING_KEPT, Act, Kept, Look, TrainerSeen
 from tenure.runs.outlook import outlook
 from tenure.runs.parts import NothingHolds, Parts, PartSilent
 from tenure.runs.state import ASSEMBLING, DONE, DRAINING, RUNNING, State
@@ -272,9 +272,22 @@ class Controller:
         except PartSilent as silent:
             self._shelf_says = str(silent) if isinstance(silent, NothingHolds) else ""
             return None
-        self._shelf_says = ""
+        self._shelf_says = self._emptied(kept)
+        if self._shelf_says:
+            return None
         self._verified = Verified(now, said, kept)
         return kept
+
+    def _emptied(self, kept: Kept) -> str:
+        """Why an empty store is not believed: a verified checkpoint in it is known of; "" where none is."""
+        if kept != NOTHING_KEPT:
+            return ""
+        known = [max(one.from_tokens, one.kept) for one in self.state.attempts]
+        known += [] if self._verified is None else [self._verified.kept.tokens]
+        most = max(known, default=0.0)
+        if most <= 0:
+            return ""
+        return f"the store is empty, and {most:,.0f} tokens were kept there: is its disk mounted?"
 
     def _reading(self, count: int) -> None:
         """Many bytes take long: meanwhile the run stays ours. Raises Fenced."""
