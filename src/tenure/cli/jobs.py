@@ -153,18 +153,21 @@ def queue(
 
 
 def show(job: Job, *, watch: Watch = False, url: Url = None, json: options.Json = None) -> None:
-    """All that may be seen of a job: what it asks for, its attempts, its story."""
+    """All that may be seen of a job: what it asks for, its attempts, its story; of an array, its jobs."""
     from tenure.cli import screen, tables_of_jobs
 
     results = screen.Results(json)
     with client(url) as lab:
         if watch:
-            screen.watch(
-                lambda console: tables_of_jobs.show(console, lab.show(job), lab.events(job)), WATCH_EVERY_S
-            )
+
+            def again(console: Any) -> None:
+                told = lab.show(job)
+                tables_of_jobs.show(console, told, [] if told.elements else lab.events(job))
+
+            screen.watch(again, WATCH_EVERY_S)
             return
         told = lab.show(job)
-        story = [] if results.json_alone else lab.events(job)
+        story = [] if results.json_alone or told.elements else lab.events(job)
     results.give(told.model_dump(), lambda console: tables_of_jobs.show(console, told, story))
 
 
@@ -247,7 +250,7 @@ def stop(
 
 
 def logs(
-    job: Job,
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")],
     *,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on while it writes.")] = False,
     attempt: Annotated[int | None, typer.Option(metavar="N", min=1, help="Default: the newest.")] = None,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 WIDE = 100  #: columns from which on a table shows more of them
 MOST_NODES = 6
 MOST_EVENTS = 30
+MOST_ELEMENTS = 100
 LATE = {"running": "green", "stopping": "yellow"}
 
 
@@ -48,7 +50,7 @@ def _receipt(console: Console, receipt: Receipt) -> None:
     lines.add_column(overflow="fold")
     if receipt.min_runtime_s:
         whose = "its minimum" if receipt.elements == 1 else f"the minimum of its {receipt.elements} jobs"
-        cost = f"{gpu_hours(receipt.cost_gpu_h)} GPU-hours for {whose}, charged to {receipt.account}"
+        cost = f"{_gpu_time(receipt.cost_gpu_h)} for {whose}, charged to {receipt.account}"
     else:
         cost = f"nothing: unbudgeted work is not charged to {receipt.account}"
     if receipt.left_gpu_h is not None:
@@ -65,6 +67,11 @@ def _receipt(console: Console, receipt: Receipt) -> None:
     for note in receipt.notes:
         lines.add_row("note", note)
     console.print(lines)
+
+
+def _gpu_time(hours: float) -> str:
+    """`64.0 GPU-hours`; what rounds to little is told in minutes."""
+    return f"{gpu_hours(hours)} GPU-hours" if hours >= 0.2 else f"{significant(hours * 60)} GPU-minutes"
 
 
 def wait_words(wait: Range | None) -> str:
@@ -95,25 +102,31 @@ def queue(console: Console, told: Queue) -> None:
             f"{use.cluster}: {count(use.healthy)} of {count(use.gpus)} GPUs in service,"
             f" {count(use.free)} free; {_jobs(use.running)} run, {count(use.waiting)} wait"
         )
+    if told.held or told.resting:
+        console.print(f"beside them {count(told.held)} on hold, {count(told.resting)} resting after a stop")
     if not told.jobs:
         console.print("No job matches." if told.total == 0 else f"{count(told.total)} jobs match.")
         return
+    console.print(_rows(console, told.jobs, told.at))
+    if len(told.jobs) < told.total:
+        console.print(Text(f"{count(told.total - len(told.jobs))} more: --all shows them", style="dim"))
+
+
+def _rows(console: Console, jobs: Sequence[QueueRow], now: str) -> Table:
+    """A job a row."""
     wide = console.width >= WIDE
     columns = [Column("job"), Column("account", least=8), Column("user", least=4)]
     columns += [Column("name", least=6)] if wide else []
     columns += [Column("GPUs", right=True), Column("min", right=True), Column("state")]
     columns += [Column("for", right=True), Column("why, where", least=12)]
     rows: list[list[Cell]] = []
-    for job in told.jobs:
+    for job in jobs:
         cells: list[Cell] = [job.job, job.account, job.user]
         cells += [job.name] if wide else []
         cells += [count(job.gpus), duration(job.min_runtime_s) if job.min_runtime_s else NOTHING]
         state = Text(job.end or job.phase, style=LATE.get(job.phase, ""))
-        rows.append([*cells, state, _age(job, told.at), _where(job, told.at)])
-    table = fitted(console, columns, rows)
-    console.print(table)
-    if len(told.jobs) < told.total:
-        console.print(Text(f"{count(told.total - len(told.jobs))} more: --all shows them", style="dim"))
+        rows.append([*cells, state, _age(job, now), _where(job, now)])
+    return fitted(console, columns, rows)
 
 
 def _age(job: QueueRow, now: str) -> str:
@@ -132,7 +145,7 @@ def _where(job: QueueRow, now: str) -> str:
     """Why it waits; where it runs and until when it is protected."""
     if job.phase == "waiting":
         again = f", attempt {job.attempt + 1}" if job.attempt else ""
-        return (job.reason or NOTHING).replace("_", " ") + again
+        return (_held_back(job) or (job.reason or NOTHING).replace("_", " ")) + again
     if job.phase == "ended":
         return NOTHING
     left_s = 0.0 if job.protected_until is None else _seconds(now, job.protected_until)
@@ -144,6 +157,15 @@ def _where(job: QueueRow, now: str) -> str:
     if left_s > 0:
         return f"{where}, protected {about(left_s)}"
     return f"{where}, may be stopped"
+
+
+def _held_back(job: QueueRow) -> str | None:
+    """Who or what holds it back."""
+    if job.held_by == "array":
+        return "enough of its array"
+    if job.held_by == "after":
+        return f"after {', '.join(job.after)}"
+    return None if job.held_by is None else f"held by {job.held_by}"
 
 
 def _seconds(since: str | None, until: str | None) -> float:
@@ -159,16 +181,20 @@ def show(console: Console, job: Job, story: Sequence[Happening]) -> None:
     """What it asks for, how it stands, its attempts, its story."""
     title = f"job {job.job}" + (f" · {job.name}" if job.name else "") + f" · {job.account} · {job.user}"
     console.print(Text(title, style="bold"))
-    asks = f"{count(job.gpus)} GPUs, "
+    asks = f"{_where_it_may(job)}, "
     asks += f"protected for {duration(job.min_runtime_s)}" if job.min_runtime_s else "unbudgeted"
     asks += ", queued again when stopped" if job.resumable else ", not queued again when stopped"
     if job.max_runtime_s:
         asks += f", at most {duration(job.max_runtime_s)}"
+    asks += f", priority {job.priority}" if job.priority else ""
+    asks += f", a {job.kind}" if job.kind == "session" else ""
     lines = Table.grid(padding=(0, 2))
     lines.add_column(no_wrap=True)
     lines.add_column(overflow="fold")
     lines.add_row("asks for", asks)
     state = job.phase + (f": {job.end}" if job.end else "") + (" (on hold)" if job.held else "")
+    if job.end == "failed" and job.attempts and job.attempts[-1].exit_code:
+        state += f" with exit status {job.attempts[-1].exit_code}"
     lines.add_row("state", state + (f", since {day(job.ended)}" if job.ended else ""))
     if job.sentence:
         lines.add_row("why", f"{job.sentence} [{job.reason}]")
@@ -182,10 +208,32 @@ def show(console: Console, job: Job, story: Sequence[Happening]) -> None:
     if job.workdir:
         lines.add_row("in", job.workdir)
     console.print(lines)
+    if job.elements:
+        console.print()
+        _elements(console, job.elements)
     if job.attempts:
         put(console, _attempts(job))
     if story:
         put(console, _story(story))
+
+
+def _where_it_may(job: Job) -> str:
+    """`8 GPUs H100 in a, b, in one rack`."""
+    told = f"{count(job.gpus)} GPU" + ("" if job.gpus == 1 else "s") + (f" {job.gpu}" if job.gpu else "")
+    told += f" in {' or '.join(job.clusters)}" if job.clusters else ""
+    return told + (" in one rack" if job.same_rack else "")
+
+
+def _elements(console: Console, elements: Sequence[QueueRow]) -> None:
+    """The jobs of an array: how many of each, and those that are not over first."""
+    ends = Counter(one.end or one.phase for one in elements)
+    told = ", ".join(f"{count(number)} {word}" for word, number in ends.most_common())
+    console.print(Text(f"Its {_jobs(len(elements))}: {told}", style="bold"))
+    first = sorted(elements, key=lambda one: one.phase == "ended")[:MOST_ELEMENTS]
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    console.print(_rows(console, first, now))
+    if len(first) < len(elements):
+        console.print(Text(f"{count(len(elements) - len(first))} more", style="dim"))
 
 
 def _attempts(job: Job) -> Table:
@@ -195,13 +243,13 @@ def _attempts(job: Job) -> Table:
         table.add_column(name, no_wrap=True)
     table.add_column("GPU-h", justify="right", no_wrap=True)
     table.add_column("lost", justify="right", no_wrap=True)
-    table.add_column("nodes", overflow="ellipsis", no_wrap=True)
+    table.add_column("nodes", overflow="fold")
     for one in job.attempts:
         table.add_row(
             str(one.attempt),
             day(one.started),
             day(one.stopped),
-            one.end or NOTHING,
+            (one.end or NOTHING) + (f" ({one.exit_code})" if one.exit_code else ""),
             gpu_hours(one.held_gpu_h),
             gpu_hours(one.lost_gpu_h),
             nodes_text(one.nodes),
@@ -248,6 +296,11 @@ def day(date: str | None) -> str:
     return NOTHING if not date else f"{datetime.fromisoformat(date):%d %b %H:%M:%S}"
 
 
+def date(text: str) -> str:
+    """`2026-01-05 14:20`, in UTC: for what may lie years ahead."""
+    return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M}"
+
+
 def _shell(command: Sequence[str]) -> str:
     import shlex
 
@@ -264,7 +317,9 @@ def why(console: Console, told: Why) -> None:
     if told.reason is not None:
         console.print(f"Reason: {told.reason} (docs/reasons.md).")
     if told.phase in ("waiting", "absent") and not told.starts_now:
-        console.print(f"Earliest start: {_when(told.earliest_start)}.")
+        held = told.reason == "held"
+        start = "no date is known while it is held back" if held else _when(told.earliest_start)
+        console.print(f"Earliest start: {start}.")
     if told.nodes:
         console.print(f"Its place: {nodes_text(told.nodes)}.")
     for stop in told.stops:

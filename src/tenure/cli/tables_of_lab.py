@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -12,7 +13,7 @@ from rich.text import Text
 from tenure.cli.figures import NOTHING, count, duration, gpu_hours, percent, significant
 from tenure.cli.fitting import Cell, Column, fitted
 from tenure.cli.tables import put, simple_table, tree_rows
-from tenure.cli.tables_of_jobs import WIDE, day
+from tenure.cli.tables_of_jobs import WIDE, date, day
 
 if TYPE_CHECKING:
     from tenure.client.messages import Accounts, Finding, Node, Reservation, Token
@@ -82,11 +83,15 @@ def tokens(console: Console, tokens: Sequence[Token]) -> None:
     """A token a row."""
     columns = [Column("id"), Column("user", least=6), Column("may"), Column("created")]
     columns += [Column("expires"), Column("note", least=8)]
-    rows = []
+    rows, now = [], datetime.now(UTC)
     for one in tokens:
-        ends = f"revoked {day(one.revoked)}" if one.revoked else day(one.expires) if one.expires else "never"
+        ends = "never" if one.expires is None else date(one.expires)
+        if one.revoked:
+            ends = f"revoked {date(one.revoked)}"
+        elif one.expires is not None and datetime.fromisoformat(one.expires) <= now:
+            ends = f"expired {ends}"
         may = "everything" if one.admin else "own jobs"
-        rows.append([one.id, one.user, may, day(one.created), ends, one.note])
+        rows.append([one.id, one.user, may, date(one.created)[:10], ends, one.note])
     console.print(fitted(console, columns, rows))
 
 

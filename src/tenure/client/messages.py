@@ -69,8 +69,37 @@ class Attempt(Message):
     detail: str = ""
 
 
+class QueueRow(Message):
+    """A line of the queue."""
+
+    job: str
+    account: str
+    user: str
+    phase: str
+    end: str | None = None
+    gpus: int
+    min_runtime_s: int
+    cluster: str | None = None
+    name: str = ""
+    submitted: str
+    since: str | None = None  #: since when it is in its phase
+    waited_s: int | None = None
+    attempt: int = 0
+    nodes: int = 0
+    protected_until: str | None = None
+    leaves_by: str | None = None  #: told to stop: the end of its grace
+    reason: str | None = None  #: why it waits: a code
+    held_by: str | None = None  #: on hold: a person; `after`: for others to end; `array`: for its own array's
+    after: list[str] = []  #: those it waits for
+    array: str | None = None
+
+
 class Job(Message):
-    """A job. What runs (command, env, workdir) is shown to its owner, managers and administrators only."""
+    """A job. What runs (command, env, workdir) is shown to its owner, managers and administrators only.
+
+    Of an array: `elements` has its jobs. It runs while one of them does, waits while one waits, and has ended
+    once all have: `finished` where all finished, else as the worst of them.
+    """
 
     job: str
     account: str
@@ -96,32 +125,10 @@ class Job(Message):
     sentence: str | None = None
     detail: str = ""
     attempts: list[Attempt] = []
+    elements: list[QueueRow] = []
     command: list[str] | None = None
     env: dict[str, str] | None = None
     workdir: str | None = None
-
-
-class QueueRow(Message):
-    """A line of the queue."""
-
-    job: str
-    account: str
-    user: str
-    phase: str
-    end: str | None = None
-    gpus: int
-    min_runtime_s: int
-    cluster: str | None = None
-    name: str = ""
-    submitted: str
-    since: str | None = None  #: since when it is in its phase
-    waited_s: int | None = None
-    attempt: int = 0
-    nodes: int = 0
-    protected_until: str | None = None
-    leaves_by: str | None = None  #: told to stop: the end of its grace
-    reason: str | None = None  #: why it waits: a code
-    array: str | None = None
 
 
 class ClusterUse(Message):
@@ -142,7 +149,9 @@ class Queue(Message):
     turn: int
     clusters: list[ClusterUse]
     total: int
-    waiting: int
+    waiting: int  #: jobs, those on hold and resting too
+    held: int = 0
+    resting: int = 0
     running: int
     jobs: list[QueueRow]
 

@@ -9,7 +9,7 @@ from tenure.core.board import BUDGETED, LANES, QUICK
 from tenure.core.claims import within_limits
 from tenure.core.contract import rule_to_take, unsaved_s
 from tenure.core.kernel import entry, kernel
-from tenure.core.order import WINDOW, set_walk, settle, slack
+from tenure.core.order import WINDOW, set_targets, set_walk, settle, slack
 from tenure.core.reason_numbers import known_by_s, numbers
 from tenure.core.reasons import asking_cluster, is_within, place_in_list, stands_before, why
 from tenure.core.tables import B1, F8, I8, table_type
@@ -64,6 +64,18 @@ def look_at(lab, board, policy, job, now_s, look):
     look.cluster[0], look.leaves[0], look.place[0] = cluster, leaves, place
     if not board.counts.one_list[0] and board.stays.budgeted[job]:
         look.before[0], look.before_gpus[0], _ = stands_before(lab, board, policy, cluster, leaves, job)
+
+
+@kernel
+def stand(lab, board, policy, now_s):
+    """How every account stands at that instant: debt, ratio, target and order, from what it is due as of now.
+
+    Writes the standings' columns that follow from the others. A board that was made from the record has none
+    of them, and one that nobody waits on has those of its last decision.
+    """
+    for cluster in range(len(lab.clusters)):
+        set_targets(lab, board, policy, cluster, now_s)
+        set_walk(lab, board, cluster)
 
 
 @kernel
@@ -191,5 +203,6 @@ def judge_attempts(lab, board, policy, now_s, verdicts):
     return n
 
 
+stand_entry = entry(getattr(stand, "py_func", stand))
 look_entry = entry(getattr(look_at, "py_func", look_at))
 judge_entry = entry(getattr(judge_attempts, "py_func", judge_attempts))

@@ -31,13 +31,14 @@ from tenure.core.reasons import (
     SAVING_UP,
     SHAPE,
     free_gpus,
+    last_in_the_way,
     most_if_empty,
     someone_to_stop,
     stands_before,
 )
 from tenure.core.words import NEVER_S, NONE, Kind, Phase
 
-RUNNING, SESSION = int(Phase.RUNNING), int(Kind.SESSION)
+RUNNING, STOPPING, SESSION = int(Phase.RUNNING), int(Phase.STOPPING), int(Kind.SESSION)
 
 
 @kernel
@@ -223,6 +224,15 @@ def numbers(lab, board, policy, cluster, job, spot, told, now_s):
 
 
 @kernel
+def cleared_by_s(lab, board, policy, job, now_s):
+    """By when the place of a claim is clear: the end of the last grace there (S15)."""
+    last = last_in_the_way(lab, board, job)
+    if last != NONE and board.stays.phase[last] == STOPPING:
+        return max(now_s, board.stays.stop_s[last])
+    return board.stays.since_s[job] + max(policy.grace_budgeted_s, policy.grace_unbudgeted_s)
+
+
+@kernel
 def known_by_s(lab, board, policy, cluster, job, reason, now_s):
     """The instant by which the reason passes, so far as protections and dates tell; NEVER_S: not known."""
     stays = board.stays
@@ -231,7 +241,7 @@ def known_by_s(lab, board, policy, cluster, job, reason, now_s):
     if reason == PROMISED:
         return board.plans.at_s[stays.plan[job]]
     if reason == CLAIMING:
-        return stays.since_s[job] + max(policy.grace_budgeted_s, policy.grace_unbudgeted_s)
+        return cleared_by_s(lab, board, policy, job, now_s)
     if reason == PATIENCE:
         if stays.patient_s[job] != NEVER_S and now_s - stays.patient_s[job] < policy.patience_s:
             return stays.patient_s[job] + policy.patience_s

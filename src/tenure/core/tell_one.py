@@ -25,6 +25,7 @@ from tenure.core.words import NEVER_S, NONE, NodeState, Reason, Rule
 
 PPM = 1_000_000
 LOW_HALF = (1 << 32) - 1
+ENDING_S = 5  #: most that a machine room takes to end what has had its grace, and to start what comes
 BY_ACCOUNT = (Reason.OWN_LIMIT, Reason.SAVING_UP, Reason.OVER_TARGET)  #: their evidence is an account
 
 
@@ -221,12 +222,15 @@ class Instant:
     def _bounds(self, reason: Reason, known_s: int) -> dict[str, int | None]:
         """The earliest start as a range, by what is known now.
 
-        Work may end early; protections bound it above.
+        Work may end early; protections bound it above. Whoever makes way for a claim has its grace, and a
+        turn follows the end.
         """
         if reason == Reason.RESTING:
             return {"earliest_s": known_s, "latest_s": None}
         if known_s >= NEVER_S:
             return {"earliest_s": self.at_s, "latest_s": None}
-        grace_s = 0 if reason == Reason.CLAIMING else self.policy.grace_budgeted_s
+        if reason == Reason.CLAIMING:
+            return {"earliest_s": self.at_s, "latest_s": known_s + ENDING_S}
+        grace_s = self.policy.grace_budgeted_s
         late_s = None if reason == Reason.ORDER else known_s + grace_s + self.policy.tick_s
         return {"earliest_s": known_s if reason == Reason.PROMISED else self.at_s, "latest_s": late_s}

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tenure.core.board import Board
+from tenure.core.board import Board, as_kernels_want
 from tenure.core.board import Lab as CoreLab
 from tenure.core.decide import copy_of
+from tenure.core.outlook import stand_entry
 from tenure.core.policy import Policy
 from tenure.core.tables import empty
 from tenure.core.words import NEVER_S, NONE
@@ -126,6 +127,15 @@ class View(NamedTuple):
         )
         for name in ("log_head", "log_tail", "n_out", "n_placed"):
             board.counts[name] = 0
+        return board
+
+    def standing_at(self, now_s: int) -> Board:
+        """A scratch board on which accounts stand as they do at that second, not before `t`.
+
+        The board itself has the targets of its newest decision, and none after a recovery.
+        """
+        board = self.scratch()
+        stand_entry(as_kernels_want(self.core), as_kernels_want(board), self.policy, max(now_s, self.t))
         return board
 
 

@@ -1,8 +1,9 @@
 """`GET /metrics`: the running scheduler in Prometheus' words. `docs/how-to/watch-a-lab.md` explains each.
 
 Gauges are read off the newest view at each scrape, so they are as old as the newest turn and say so
-(`tenure_turn_age_seconds`). Labels hold names of the lab's file and words of fixed lists, never job ids or
-users, and of accounts at most MOST_ACCOUNTS: what a page of metrics costs is bounded.
+(`tenure_turn_age_seconds`); how accounts stand is told as of the scrape. Labels hold names of the lab's file
+and words of fixed lists, never job ids or users, and of accounts at most MOST_ACCOUNTS: what a page of
+metrics costs is bounded.
 """
 
 from __future__ import annotations
@@ -25,16 +26,19 @@ from prometheus_client.registry import Collector
 
 from tenure import __version__
 from tenure.core.columns import UGPU
+from tenure.core.order import FAR
 from tenure.core.words import NodeState, Phase
 from tenure.daemon.tallies import Distribution, Tallies
 from tenure.daemon.view import View
 from tenure.ledger.records import LedgerError
 from tenure.service.live.aides import Aides
 from tenure.service.live.desk import Desk
+from tenure.service.live.standings import leaves_below
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 MOST_ACCOUNTS = 400  #: by name; the rest are summed as `(others)`
 OTHERS = "(others)"
+ALL = "(all)"  #: the root; its ratio means nothing
 PHASES = ("waiting", "held", "resting", "claiming", "running", "stopping")
 REPAIRS_FOR_S = 60.0  #: a question to the database that a scrape need not ask each time
 
@@ -66,7 +70,7 @@ class Metrics(Collector):
         if view is not None:
             yield from of_jobs(view)
             yield from of_nodes(view)
-            yield from of_accounts(view)
+            yield from of_accounts(view, int(now - view.start))
 
     def repairs(self, now: float) -> Metric:
         """Asked of the record once a minute; the last answer while it does not answer."""
@@ -200,9 +204,9 @@ def of_nodes(view: View) -> Iterator[Metric]:
     yield count
 
 
-def of_accounts(view: View) -> Iterator[Metric]:
+def of_accounts(view: View, now_s: int) -> Iterator[Metric]:
     """What each account holds, waits for, is owed and aims at, by cluster; inner accounts with all below."""
-    table = account_table(view)
+    table = account_table(view, now_s)
     for name, words, values in table:
         family = GaugeMetricFamily(name, words, labels=["cluster", "account"])
         for cluster, by_account in enumerate(values):
@@ -214,7 +218,7 @@ def of_accounts(view: View) -> Iterator[Metric]:
 Rows = list[list[tuple[str, float]]]  #: by cluster: (account, value)
 
 
-def account_table(view: View) -> list[tuple[str, str, Rows]]:
+def account_table(view: View, now_s: int) -> list[tuple[str, str, Rows]]:
     """(metric, help, values) of accounts."""
     accounts, n = view.lab.accounts, len(view.lab.accounts)
     clusters = range(len(view.lab.clusters))
@@ -234,17 +238,20 @@ def account_table(view: View) -> list[tuple[str, str, Rows]]:
             found.append(total)
         return found
 
-    standings = view.board.standings.reshape(len(view.lab.clusters), n)
+    standings = view.standing_at(now_s).standings.reshape(len(view.lab.clusters), n)
     named, rest = named_accounts(view)
 
     def rows(by_cluster: Iterable[Numbers], *, others: bool) -> Rows:
         found: Rows = []
         for values in by_cluster:
-            pairs = [(accounts[row].path or "(all)", float(values[row])) for row in named]
+            pairs = [(accounts[row].path or ALL, float(values[row])) for row in named]
             if others and rest:
                 pairs.append((OTHERS, float(np.asarray(values)[rest].sum())))
             found.append(pairs)
         return found
+
+    def of_leaves(name: str) -> list[Numbers]:
+        return [leaves_below(view.core.accounts, values) for values in standings[name]]
 
     gpu = 1.0 / UGPU
     return [
@@ -261,11 +268,12 @@ def account_table(view: View) -> list[tuple[str, str, Rows]]:
         ("tenure_account_due_gpus", "What it is due now: its entitlement, flowed and capped at its demand.",
          rows(standings["due_ugpu"] * gpu, others=True)),
         ("tenure_account_target_gpus", "What the scheduler aims at giving it now.",
-         rows(standings["target"], others=True)),
+         rows(of_leaves("target"), others=True)),
         ("tenure_account_ratio", "Used over entitled, over the lookback.",
-         rows(standings["ratio"], others=False)),
+         [[one for one in told if one[0] != ALL and one[1] < FAR] for told in
+          rows(standings["ratio"], others=False)]),
         ("tenure_account_owed_gpu_seconds", "What the lookback still owes it; negative: it is in credit.",
-         rows(standings["debt"], others=True)),
+         rows(of_leaves("debt"), others=True)),
     ]  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def act(desk: Desk, who: Who, verb: str, job: str, body: Mapping[str, Any]) -> D
 
 def _owners(desk: Desk, name: str) -> list[tuple[str, str]]:
     """(user, account) of the job, or of the jobs of the array. Raises NotKnown."""
-    elements = desk.ledger.jobs(array=name, limit=20_000) if 0 < len(name) <= 200 else []
+    elements = desk.elements(name)
     if elements:
         return sorted({(one.user, one.account) for one in elements})
     job = desk.job(name)

@@ -1,8 +1,8 @@
 """What a job that is not submitted would meet: the next turn, decided on a copy of the board with it in.
 
-The copy has one row more; the board that the scheduler works on is never touched. Questions of one turn that
-ask the same are decided once. Few are decided at a time, and those that can be left out (receipts) take a
-fifth of a processor at most, so that a storm of submissions cannot take the scheduler's away from it.
+The copy has one row more; the board that the scheduler works on is never touched. What is asked twice within
+a second of one turn is decided once. Few are decided at a time, and those that can be left out (receipts)
+take a fifth of a processor at most, so that a storm of submissions cannot take the scheduler's away from it.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Foresight:
     ) -> dict[str, Any] | None:
         """What the next turn would make of the job: as `decided`.
 
-        None where too many ask at once or, without `decide`, where nobody has asked the same of this turn.
+        None where too many ask at once or, without `decide`, where nobody has asked the same at this second.
         """
-        key = (view.turn, *(_frozen(getattr(job, name)) for name in JobFile.model_fields))
+        key = (view.turn, max(now_s, view.t), *(_frozen(getattr(job, name)) for name in JobFile.model_fields))
         with self._lock:
             found = self._kept.get(key)
         if found is not None or not decide:

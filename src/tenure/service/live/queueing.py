@@ -12,7 +12,8 @@ from tenure.client.messages import ClusterUse, Queue, QueueRow
 from tenure.core.board import as_kernels_want
 from tenure.core.outlook import LOOK, look_entry
 from tenure.core.tables import columns, empty
-from tenure.core.words import NONE, Phase, Reason
+from tenure.core.words import NONE, NodeState, Phase, Reason
+from tenure.daemon.commands import AFTER
 from tenure.daemon.view import View
 from tenure.ledger.records import JobRow
 from tenure.service.live.desk import Desk, called
@@ -63,11 +64,13 @@ def queue(desk: Desk, who: Who, wanted: Wanted) -> Queue:
 def _queue(desk: Desk, view: View, total: int, jobs: Sequence[QueueRow]) -> Queue:
     use = cluster_use(view)
     return Queue(
-        at=desk.date(view.t) or "",
+        at=desk.date(max(view.t, desk.t())) or "",
         turn=view.turn,
         clusters=use,
         total=total,
         waiting=_count(view, WAITS),
+        held=_count(view, (Phase.HELD,)),
+        resting=_count(view, (Phase.RESTING,)),
         running=sum(one.running for one in use),
         jobs=list(jobs),
     )
@@ -148,6 +151,8 @@ def rows_of(desk: Desk, view: View, rows: Sequence[int]) -> list[QueueRow]:
                 else None,
                 leaves_by=desk.date(int(stay["stop_s"]), start) if phase == Phase.STOPPING else None,
                 reason=reasons.get(row),
+                held_by=card.held_by or None if phase == Phase.HELD else None,
+                after=[one.text for one in card.after] if card.held_by == AFTER else [],
                 array=card.array or None,
             )
         )
@@ -160,7 +165,7 @@ def reasons_of(view: View, rows: Sequence[int]) -> dict[int, str]:
     asked = [row for row in rows if phase[row] in WAITS][:MOST_REASONS]
     if not asked:
         return {}
-    board, look = view.scratch(), empty(1, LOOK, evidence=NONE)
+    board, look = view.standing_at(view.t), empty(1, LOOK, evidence=NONE)
     lab, boards, seen = as_kernels_want(view.core), as_kernels_want(board), columns(look)
     told = {}
     for row in asked:
@@ -181,12 +186,19 @@ def cluster_use(view: View) -> list[ClusterUse]:
                 cluster=name,
                 gpus=int(view.core.clusters["gpus"][cluster]),
                 healthy=int(scene["healthy"]),
-                free=int(scene["free"]),
+                free=free_in_service(view, cluster),
                 running=int((runs & (stays["cluster"] == cluster)).sum()),
                 waiting=int(scene["n_waiting"]),
             )
         )
     return told
+
+
+def free_in_service(view: View, cluster: int) -> int:
+    """GPUs free on the nodes of a cluster that take work."""
+    posts = view.board.posts
+    takes = (view.core.nodes["cluster"] == cluster) & (posts["state"] == NodeState.UP)
+    return int(posts["free"][takes].sum())
 
 
 def _with_ended(desk: Desk, view: View, wanted: Wanted) -> Queue:
@@ -200,10 +212,15 @@ def _with_ended(desk: Desk, view: View, wanted: Wanted) -> Queue:
         offset=wanted.offset,
         newest=True,
     )
-    on_board = {one.job: view.row_of(one.job) for one in found if one.phase != "ended"}
-    living = {row.job: row for row in rows_of(desk, view, [row for row in on_board.values() if row >= 0])}
-    jobs = [living.get(one.job) or recorded(desk, one) for one in found]
+    jobs = lines_of(desk, view, found)
     return _queue(desk, view, wanted.offset + len(jobs), jobs)
+
+
+def lines_of(desk: Desk, view: View, jobs: Sequence[JobRow]) -> list[QueueRow]:
+    """Lines of the queue for these jobs, in their order, whether they live or have ended."""
+    on_board = [view.row_of(one.job) for one in jobs if one.phase != "ended"]
+    living = {row.job: row for row in rows_of(desk, view, [row for row in on_board if row >= 0])}
+    return [living.get(one.job) or recorded(desk, one) for one in jobs]
 
 
 def recorded(desk: Desk, job: JobRow) -> QueueRow:

@@ -58,7 +58,7 @@ def _replayed(ledger: Ledger, turn: int, lab: Path | None) -> dict[str, Any]:
         told = decide_again(ledger, turn, found, found.knobs())
     except ValueError as wrong:
         raise BadInput(
-            "replay", "turn", str(turn), f"{wrong}; turns from a while ago are kept as events only"
+            "replay", "turn", f"{turn}, and {wrong}", "a newer one: those from a while ago are events only"
         ) from None
     except KeyError:
         raise BadInput("replay", "turn", str(turn), "a turn that is in the record") from None

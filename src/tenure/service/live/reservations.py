@@ -93,9 +93,7 @@ def unreserve(desk: Desk, who: Who, name: str) -> Done:
         gone = next((one for one in kept if one.id == name), None)
         if gone is None:
             known = ", ".join(one.id for one in kept[:8])
-            raise NotKnown(
-                f"there is no reservation {name[:60]!r}" + (f": there are {known}" if known else "")
-            )
+            raise NotKnown(f"there is no reservation {name[:60]!r}" + (f"; known: {known}" if known else ""))
         _write(desk, number, [*(one for one in kept if one.id != name), gone._replace(ends=desk.now())])
     Keeper(desk).look()
     return Done(subject=name, text=f"reservation {name} of {_few(gone.nodes)} is taken back")

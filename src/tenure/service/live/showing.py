@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenure.client.messages import Attempt, Happening, Job, Log, Range, Why
@@ -18,11 +18,13 @@ from tenure.service.live.desk import Desk, called
 from tenure.service.live.errors import Forbidden, NotKnown, NotReady
 from tenure.service.live.moments import moment, moments_of
 from tenure.service.live.people import Who, may_act
-from tenure.service.live.queueing import reasons_of
+from tenure.service.live.queueing import lines_of, reasons_of
 from tenure.service.live.submitting import why_of
 from tenure.settings.units import duration_s
 
 HOUR_S = 3600
+PHASES = ("running", "stopping", "waiting", "ended")  #: an array is in the first that one of its jobs is in
+WORSE = ("finished", "cancelled", "preempted", "node_failed", "timed_out", "failed")
 MOST_LOG_BYTES = 4 << 20
 MOST_EVENTS = 10_000
 ENDS = {
@@ -36,11 +38,11 @@ ENDS = {
 
 
 def show(desk: Desk, who: Who, name: str) -> Job:
-    """All that this person may see of the job. Raises NotKnown."""
-    row = desk.job(name)
+    """All that this person may see of the job, or of the jobs of the array. Raises NotKnown."""
+    row = _single(desk, name)
+    if isinstance(row, list):
+        return _array(desk, who, name, row)
     view = desk.view()
-    spec: Mapping[str, Any] = row.spec
-    open_to = may_act(desk.lab, who, row.user, row.account)
     on_board = view.row_of(name)
     card = view.cards.get(name)
     phase = row.phase
@@ -49,13 +51,29 @@ def show(desk: Desk, who: Who, name: str) -> Job:
         reason = reasons_of(view, [on_board]).get(on_board)
         told = None if reason is None else _instant(view).why_waits(on_board)["sentence"]
         sentence = _held_back(view, on_board) or told
+    return _asked(desk, who, row).model_copy(
+        update={
+            "end": row.end or None,
+            "ended": desk.date(row.ended_t),
+            "held": card is not None and card.held_by not in ("", AFTER, ARRAY),
+            "reason": reason,
+            "sentence": sentence,
+            "detail": row.detail,
+            "attempts": [_attempt(desk, one) for one in desk.ledger.attempts(name)],
+        }
+    )
+
+
+def _asked(desk: Desk, who: Who, row: JobRow) -> Job:
+    """What the job asks for, and who asked."""
+    spec: Mapping[str, Any] = row.spec
+    open_to = may_act(desk.lab, who, row.user, row.account)
     shown = ("command", "env", "workdir")
     return Job(
         job=row.job,
         account=row.account,
         user=row.user,
-        phase=phase,
-        end=row.end or None,
+        phase=row.phase,
         gpus=row.gpus,
         min_runtime_s=row.min_runtime_s,
         priority=int(spec.get("priority", 0)),
@@ -69,14 +87,44 @@ def show(desk: Desk, who: Who, name: str) -> Job:
         array=row.array or None,
         after=list(spec.get("after", ())),
         submitted=desk.date(row.submitted_t) or "",
-        ended=desk.date(row.ended_t),
-        held=card is not None and card.held_by not in ("", AFTER, ARRAY),
-        reason=reason,
-        sentence=sentence,
-        detail=row.detail,
-        attempts=[_attempt(desk, one) for one in desk.ledger.attempts(name)],
         **{key: spec[key] for key in shown if open_to and key in spec},
     )
+
+
+def _single(desk: Desk, name: str) -> JobRow | list[JobRow]:
+    """The job of that id, or the jobs of the array of that id. Raises NotKnown."""
+    try:
+        return desk.job(name)
+    except NotKnown:
+        elements = desk.elements(name)
+        if not elements:
+            raise
+        return elements
+
+
+def _array(desk: Desk, who: Who, name: str, rows: Sequence[JobRow]) -> Job:
+    phases = [one.phase for one in rows]
+    phase = next(word for word in PHASES if word in phases)
+    over = phase == "ended"
+    ended_t = [one.ended_t for one in rows if one.ended_t is not None]
+    return _asked(desk, who, rows[0]).model_copy(
+        update={
+            "job": name,
+            "array": name,
+            "phase": phase,
+            "end": max((one.end for one in rows), key=WORSE.index) if over else None,
+            "ended": desk.date(max(ended_t)) if over and ended_t else None,
+            "elements": lines_of(desk, desk.view(), rows),
+        }
+    )
+
+
+def _one(desk: Desk, name: str) -> JobRow:
+    """The job of that id. Raises NotKnown."""
+    job = _single(desk, name)
+    if isinstance(job, list):
+        raise NotKnown(f"{name} is an array: say which of its jobs, {job[0].job} … {job[-1].job}")
+    return job
 
 
 def _attempt(desk: Desk, one: AttemptRow) -> Attempt:
@@ -96,12 +144,19 @@ def _attempt(desk: Desk, one: AttemptRow) -> Attempt:
 
 
 def _instant(view: View) -> Instant:
-    return Instant(view.core, view.scratch(), view.policy, called(view), view.t, moments_of(view))
+    return Instant(view.core, view.standing_at(view.t), view.policy, called(view), view.t, moments_of(view))
 
 
 def why(desk: Desk, who: Who, name: str) -> Why:
-    """Why the job waits; or by which rule it runs, or how it ended. Raises NotKnown."""
-    job = desk.job(name)
+    """Why the job waits; or by which rule it runs, or how it ended. Raises NotKnown.
+
+    Of an array: of the first of its jobs that waits, else of the first that runs, else of the first.
+    """
+    job = _single(desk, name)
+    if isinstance(job, list):
+        phases = [one.phase for one in job]
+        first = next((phases.index(word) for word in ("waiting", "running") if word in phases), 0)
+        return why(desk, who, job[first].job)
     view = desk.view()
     row = view.row_of(name)
     phase = Phase(int(view.board.stays["phase"][row])) if row >= 0 else Phase.ENDED
@@ -167,8 +222,8 @@ def _told(view: View, desk: Desk, job: JobRow, sentence: str) -> Why:
 
 
 def events(desk: Desk, who: Who, name: str) -> list[Happening]:
-    """The story of the job, oldest first. Raises NotKnown."""
-    desk.job(name)
+    """The story of the job, oldest first. Raises NotKnown, of an array too: each of its jobs has its own."""
+    _one(desk, name)
     told = []
     for line in desk.ledger.events(job=name, limit=MOST_EVENTS):
         event = json.loads(line)
@@ -180,7 +235,7 @@ def events(desk: Desk, who: Who, name: str) -> list[Happening]:
 
 def log(desk: Desk, who: Who, name: str, *, attempt: int | None = None, last_bytes: int = 1 << 16) -> Log:
     """The end of what an attempt wrote; of the newest by default. Raises NotKnown, Forbidden or NotReady."""
-    job = desk.job(name)
+    job = _one(desk, name)
     if not may_act(desk.lab, who, job.user, job.account):
         raise Forbidden(
             f"job {name} is {job.user}'s: its log is for them, managers of {job.account} and administrators"
@@ -189,7 +244,8 @@ def log(desk: Desk, who: Who, name: str, *, attempt: int | None = None, last_byt
     chosen = attempts[-1].attempt if attempts and attempt is None else attempt
     known = {one.attempt: one for one in attempts}
     if chosen is None or chosen not in known:
-        which = "has not started yet" if not attempts else f"has no attempt {attempt}"
+        never = "never started" if job.phase == "ended" else "has not started yet"
+        which = never if not attempts else f"has no attempt {attempt}"
         raise NotKnown(f"job {name} {which}: there is no log")
     try:
         written = desk.engine.log_of(name, chosen, last_bytes=max(0, min(last_bytes, MOST_LOG_BYTES)))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tenure.client.messages import Accounts, AccountUse
-from tenure.core.board import LANES
+from tenure.core.board import LANES, Board
 from tenure.core.columns import UGPU, WHOLE
 from tenure.core.order import FAR
 from tenure.daemon.view import View
@@ -22,12 +22,14 @@ def accounts(desk: Desk, who: Who) -> Accounts:
     """All accounts on all clusters, parents first. Anybody in the lab may see it."""
     view = desk.view()
     now_s = max(view.t, desk.t())
-    rows = [one for cluster in range(len(view.lab.clusters)) for one in _of_cluster(view, cluster, now_s)]
+    board = view.standing_at(now_s)
+    clusters = range(len(view.lab.clusters))
+    rows = [one for cluster in clusters for one in _of_cluster(view, board, cluster, now_s)]
     return Accounts(at=desk.date(now_s) or "", lookback_s=view.policy.lookback_s, accounts=rows)
 
 
-def _of_cluster(view: View, cluster: int, now_s: int) -> list[AccountUse]:
-    core, board = view.core, view.board
+def _of_cluster(view: View, board: Board, cluster: int, now_s: int) -> list[AccountUse]:
+    core = view.core
     n = len(core.accounts)
     rows = board.standings[cluster * n : (cluster + 1) * n]
     used, titled = _sums(view, cluster, now_s)
@@ -35,12 +37,13 @@ def _of_cluster(view: View, cluster: int, now_s: int) -> list[AccountUse]:
     waiting = _with_below(core.accounts, queues["gpus"].reshape(n, LANES).sum(axis=1))
     running = _with_below(core.accounts, rows["running"])
     used = _with_below(core.accounts, used)
+    targets, debts = (leaves_below(core.accounts, rows[name]) for name in ("target", "debt"))
     paths, told = called(view).accounts, []
     for account in range(1, n):
         if core.accounts["own_leaf"][account]:
             continue  # part of its parent, as people know it
         row = rows[account]
-        target, debt = _target(core.accounts, rows, account)
+        target, debt = float(targets[account]), float(debts[account])
         told.append(
             AccountUse(
                 account=str(paths[account]),
@@ -72,11 +75,9 @@ def _forecast(row: Any, debt_gpu_s: float, lookback_s: int) -> float:
     return due * lookback_s + min(max(0.0, debt_gpu_s), room)
 
 
-def _target(accounts: Any, rows: Any, account: int) -> tuple[float, float]:
-    """(target in GPUs, debt in GPU-seconds) of an account with all below it."""
-    below = slice(account, account + int(accounts["n_below"][account]) + 1)
-    leaves = accounts["first_child"][below] < 0
-    return float(rows["target"][below][leaves].sum()), float(rows["debt"][below][leaves].sum())
+def leaves_below(accounts: Any, values: Any) -> Any:
+    """Each account's sum over the leaves at and below it: what the passes of a turn aim at and owe."""
+    return _with_below(accounts, np.where(accounts["first_child"] < 0, values, 0.0))
 
 
 def left_gpu_s(view: View, standing: Any, used_gpu_s: float) -> float:

@@ -15,6 +15,7 @@ from tenure.service.live.desk import Desk, called
 from tenure.service.live.errors import Forbidden, NotReady
 from tenure.service.live.foresight import door_of
 from tenure.service.live.people import Who, check_submit
+from tenure.service.live.queueing import free_in_service
 from tenure.service.live.standings import left_gpu_s, used_gpu_s
 from tenure.service.questions import QUICK_S, Candidate, candidates
 from tenure.settings.errors import BadInput, nearest, shown
@@ -199,7 +200,7 @@ def receipt_of(desk: Desk, view: View, job: Submission) -> Receipt:
         wait=None if told is None else waits(told, now_s, desk),
         smaller_min_runtime_s=None if smaller is None else smaller_s,
         smaller_wait=None if smaller is None else waits(smaller, now_s, desk),
-        notes=_notes(job, silent) + _notes_of_array(view, job, cluster),
+        notes=_notes(job, silent) + _notes_of_array(view, job, clusters_for(job, desk.holder, "job")),
     )
 
 
@@ -226,18 +227,20 @@ def _notes(job: Submission, silent: bool) -> list[str]:
     return notes
 
 
-def _notes_of_array(view: View, job: Submission, cluster: int) -> list[str]:
+def _notes_of_array(view: View, job: Submission, clusters: int) -> list[str]:
     """What is foreseen of one element says little of many."""
     if job.array is None:
         return []
     found = elements(job.array)
     together = min(found.how_many, found.at_once or found.how_many)
-    free = int(view.board.scenes["free"][cluster])
+    able = [row for row in range(len(view.lab.clusters)) if clusters >> row & 1]
+    free = sum(free_in_service(view, row) for row in able)
     if together == 1 or together * job.gpus <= free:
         return []
+    where = ", ".join(view.lab.clusters[row] for row in able)
     return [
         f"{together} jobs of it may run at once and ask for {together * job.gpus} GPUs, of which {free} are"
-        f" free in {view.lab.clusters[cluster]} now: the others wait longer than the first"
+        f" free in {where} now: the others wait longer than the first"
     ]
 
 

@@ -85,7 +85,7 @@ def ask_all(lab: Lab) -> bool:
     take_stock(as_kernels_want(book.core), as_kernels_want(book.board), policy, 0)
     book = book_of(state_of(book), lab, policy, 0.0)
     view = view_of(book, 0.0, EngineState("", False), (), 0)
-    reasons_of(view, [row])
+    reasons_of(view, [row])  # and how accounts stand
     decided(view, job, called(view), 0)
     return True
 
