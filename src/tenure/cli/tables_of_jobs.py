@@ -103,7 +103,9 @@ def queue(console: Console, told: Queue) -> None:
             f" {count(use.free)} free; {_jobs(use.running)} run, {count(use.waiting)} wait"
         )
     if told.held or told.resting:
-        console.print(f"beside them {count(told.held)} on hold, {count(told.resting)} resting after a stop")
+        parts = [(told.held, "on hold"), (told.resting, "resting after a stop")]
+        besides = ", ".join(f"{count(number)} {word}" for number, word in parts if number)
+        console.print(f"beside them {besides}")
     if not told.jobs:
         console.print("No job matches." if told.total == 0 else f"{count(told.total)} jobs match.")
         return

@@ -31,6 +31,10 @@ class Dependency(NamedTuple):
         return cls(job, how)
 
 
+HELD_THERE = "is held at the engine: release it there"  #: what is told of a job that is
+THROTTLED = "waits until fewer elements of its array are under way"  #: … of one that its engine counts
+
+
 def after_text(open_ones: Sequence[Dependency]) -> str:
     """What a job that waits for others waits for."""
     return "waits until these have ended: " + ", ".join(one.text for one in open_ones)
@@ -114,4 +118,4 @@ class Door:
         return [sentence for sentence in told if sentence is not None]
 
 
-__all__ = ["Dependency", "Door", "after_text", "array_text"]
+__all__ = ["HELD_THERE", "THROTTLED", "Dependency", "Door", "after_text", "array_text"]

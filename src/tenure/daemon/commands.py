@@ -15,6 +15,7 @@ from tenure.daemon.asked import Dependency, after_text, array_text
 from tenure.daemon.book import Book, JobCard, NodeWord, make_room
 from tenure.daemon.gather import Gathered
 from tenure.daemon.health import needs_person
+from tenure.daemon.reconcile import ENGINE
 from tenure.engines.protocol import Enrol
 from tenure.ledger.records import Answer, Command
 from tenure.settings.errors import BadInput, nearest
@@ -33,6 +34,7 @@ NODE_STATES = {
 WAITS = (Phase.WAITING, Phase.RESTING, Phase.CLAIMING)
 AFTER = "after"  #: who holds a job back while others must end first
 ARRAY = "array"  #: … while enough elements of its array are under way
+HELD_BACK = (AFTER, ARRAY, ENGINE)  #: who is nobody's to overrule
 
 EndOf = Callable[[str], str | None]  #: how a job ended that is not in the book any more; None = no such job
 
@@ -144,14 +146,15 @@ class Desk:
         user: str,
         columns: Mapping[str, int],
         array: str = "",
+        held: tuple[str, str] = ("", ""),
     ) -> int:
-        """A job is submitted; held where it was asked to be, or where others must end first. Its row."""
-        held_by, why = "", ""
-        limit = elements(job.array).at_once if job.array is not None else None
+        """A job is submitted; held where it was asked to be, by its engine, or until others end. Its row."""
+        held_by, why = held
+        limit = None if job.array is None or self.keeps_queue else elements(job.array).at_once
         after = tuple(Dependency.of(one) for one in job.after)
         open_ones = [one for one in after if not self.holds(one)[0]]
         if job.hold:
-            held_by = user
+            held_by, why = user, ""
         elif open_ones:
             held_by, why = AFTER, after_text(open_ones)
         elif limit is not None and self._under_way(array) >= limit:
@@ -178,7 +181,8 @@ class Desk:
     def _is_full(self, row: int) -> int | None:
         """How many elements of its array may be under way at once, where that many are; else None."""
         card = self.book.cards[row]
-        limit = elements(str(card.spec["array"])).at_once if card.array else None
+        counted = card.array and not self.keeps_queue  # an engine that has the queue counts by itself
+        limit = elements(str(card.spec["array"])).at_once if counted else None
         return limit if limit is not None and self._under_way(card.array) >= limit else None
 
     def holds(self, one: Dependency) -> tuple[bool, str]:
@@ -231,10 +235,9 @@ class Desk:
     def hold(self, subject: str, by: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Do not consider it."""
         named = self._named(subject)
-        rows = [
-            row for row in named if not self._is_held(row) and self.book.phase(row) in (*WAITS, Phase.HELD)
-        ]
-        kept = [row for row in named if self.book.cards[row].held_by in (AFTER, ARRAY)]
+        free = [row for row in named if not self._is_held(row)]
+        rows = [row for row in free if self.book.phase(row) in (*WAITS, Phase.HELD)]
+        kept = [row for row in named if self.book.cards[row].held_by in HELD_BACK]
         for row in kept:  # held back already: now by a person, too
             self._change(row, held_by=by, detail=str(body.get("reason") or ""))
         if not rows and not kept:
@@ -253,7 +256,7 @@ class Desk:
         rows = [row for row in self._named(subject) if self._is_held(row)]
         if not rows:
             raise Refused(f"job {subject} is not on hold")
-        by_people = [row for row in rows if self.book.cards[row].held_by not in (AFTER, ARRAY)]
+        by_people = [row for row in rows if self.book.cards[row].held_by not in HELD_BACK]
         if not by_people:  # told before anything is changed; the others of an array go on waiting
             card = self.book.cards[rows[0]]
             raise Refused(f"job {card.job} {card.detail}")

@@ -99,7 +99,7 @@ class Found(NamedTuple):
     forgets: Sequence[Key]  #: attempts whose end is recorded
     arrivals: Sequence[SeenArrival]  #: jobs that wait at the engine and are not recorded
     left: Sequence[str]  #: jobs recorded as waiting that are gone from an engine that keeps the queue
-    held: Sequence[str]  #: waiting jobs that somebody put on hold there
+    held: Sequence[SeenArrival]  #: waiting jobs that may not begin there
     released: Sequence[str]
     missing: Mapping[str, float]
     remarks: Sequence[str]
@@ -280,7 +280,7 @@ def _node(known: KnownNode, node: SeenNode, haunted: bool) -> NodeState | None:
 
 def _queue(
     records: Records, seen: Seen, missing: dict[str, float]
-) -> tuple[list[SeenArrival], list[str], list[str], list[str]]:
+) -> tuple[list[SeenArrival], list[str], list[SeenArrival], list[str]]:
     """(arrivals nobody recorded, waiting jobs that left, those put on hold there, those released there)."""
     new, held, released = [], [], []
     there = set()
@@ -289,7 +289,7 @@ def _queue(
         if arrival.job not in records.waiting:
             new.append(arrival)
         elif arrival.held and not records.waiting[arrival.job]:
-            held.append(arrival.job)
+            held.append(arrival)
         elif not arrival.held and records.waiting[arrival.job]:
             released.append(arrival.job)
     left = []

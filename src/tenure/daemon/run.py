@@ -110,7 +110,7 @@ class Daemon:
         self._again = False
         self._most_commands = MOST_COMMANDS
         self._poison: set[int] = set()  #: commands on which turns broke
-        self._fatal = ""  #: why this server will never decide
+        self._fatal = self._broken = ""  #: why this server will never decide; why it fails to for now
         self._since_keyframe = 0
         self._eye = Eye(engine, clock, self._log)
         self._time, self._clock_doubt = Timekeeper(clock), ""
@@ -161,8 +161,8 @@ class Daemon:
             "standby": "another server leads; this one stands by",
             "stopped": "stopped",
         }.get(self._state, "deciding")
-        if self._fatal:
-            sentence = self._fatal
+        if self._fatal or self._broken:
+            sentence = self._fatal or self._broken
         elif self._clock_doubt:
             sentence = self._clock_doubt
         elif self._ledger_error is not None:
@@ -179,6 +179,7 @@ class Daemon:
             last_turn_at=self._last_turn_at,
             sentence=sentence,
             clock_doubt=self._clock_doubt,
+            broken=self._broken,
         )
 
     # --- the loop -----------------------------------------------------------------------------------------
@@ -194,8 +195,9 @@ class Daemon:
                 self._log.error("cannot_lead", why=str(error))
                 self._fatal = str(error)
                 break
-            except Exception:  # one that stops deciding for ever is worse than one that says so and goes on
+            except Exception as error:  # one that stops for ever is worse than one that says so and goes on
                 self._log.exception("turn_failed")
+                self._broken = f"turns fail, so nothing is decided ({error!r}): the server's log says where"
                 self._forget()
                 turned = False
                 self._over.wait(RETRY_S)
@@ -351,7 +353,7 @@ class Daemon:
         except LedgerError:
             raise
         except Exception:  # whatever it is: fewer commands, down to the one on which turns break
-            if not commands:
+            if {one.number for one in commands} <= self._poison:  # it breaks on something else
                 raise
             self._log.exception("turn_broke", commands=[one.number for one in commands[:10]])
             self._most_commands = max(1, len(commands) // 2)
@@ -373,7 +375,7 @@ class Daemon:
         if self._since_keyframe >= self._keyframe_every:
             row = row._replace(keyframe=keyframe(outcome.book))
         self.ledger.record(row, self._lease)
-        self._most_commands = MOST_COMMANDS
+        self._most_commands, self._broken = MOST_COMMANDS, ""
         if row.keyframe is not None:
             self._since_keyframe = 0
         self._again = outcome.again or inputs.seen is None  # what was only taken in is decided on next

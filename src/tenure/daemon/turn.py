@@ -20,6 +20,7 @@ from tenure.core.live import News, live_turn_entry, next_instant_entry
 from tenure.core.policy import Policy
 from tenure.core.tables import Table, columns
 from tenure.core.words import NEVER_S, NONE, Cause, End, NodeState, Phase
+from tenure.daemon.asked import HELD_THERE, THROTTLED
 from tenure.daemon.book import Book, make_room, new_book
 from tenure.daemon.commands import AFTER, ARRAY, Desk, EndOf, Refused
 from tenure.daemon.gather import Gathered, plain
@@ -348,23 +349,32 @@ def _hear_queue(book: Book, desk: Desk, found: Found) -> None:
     """Where the engine keeps the queue: jobs that came, left, were held or released behind our back."""
     for arrival in found.arrivals:
         _arrive(book, desk, arrival)
+    for order in {arrival.enrolled for arrival in found.arrivals}:
+        book.enrolled.pop(order, None)
     desk.left = frozenset(found.left)
     for job in found.left:
         row = book.row_of(job)
         note = desk.news.note(by=ENGINE, reason="it left the engine's queue")
         desk.news.add(desk.t, News.CANCEL, row, note=note)
         desk.changed.add(row)
-    for job in found.held:
-        if book.phase(book.row_of(job)) != Phase.HELD:
-            desk.hold(job, ENGINE, {"reason": "held at the engine"})
+    for held in found.held:
+        if book.phase(book.row_of(held.job)) != Phase.HELD:
+            desk.hold(held.job, ENGINE, {"reason": _held_back(held)[1]})
     for job in found.released:
         if book.phase(book.row_of(job)) == Phase.HELD:
             desk.let_go(book.row_of(job), ENGINE, "released at the engine")
 
 
+def _held_back(arrival: SeenArrival) -> tuple[str, str]:
+    """Who holds it back there, and why."""
+    if not arrival.held:
+        return "", ""
+    return ENGINE, THROTTLED if arrival.throttled else HELD_THERE
+
+
 def _arrive(book: Book, desk: Desk, arrival: SeenArrival) -> None:
-    """A job that the engine has: its own id, whoever submitted it."""
-    pending = book.enrolled.pop(arrival.enrolled, None) if arrival.enrolled else None
+    """A job that the engine has: its own id, whoever submitted it; elements of an array come by one order."""
+    pending = book.enrolled.get(arrival.enrolled) if arrival.enrolled else None
     spec = dict(arrival.spec if pending is None else pending["spec"])
     user = arrival.user if pending is None else str(pending["by"])
     number = None if pending is None else int(pending["number"])
@@ -375,7 +385,7 @@ def _arrive(book: Book, desk: Desk, arrival: SeenArrival) -> None:
         cols = book.door.columns(job)
         make_room(book, 1, 2 + len(desk.news))
         array = arrival.job.rpartition("_")[0]  # elements are numbered so by every engine
-        row = desk.add(arrival.job, job, spec, user, cols, array)
+        row = desk.add(arrival.job, job, spec, user, cols, array, _held_back(arrival))
         remarks = book.door.remarks(job)
     except (BadInput, Refused) as error:
         if number is not None:
@@ -383,8 +393,10 @@ def _arrive(book: Book, desk: Desk, arrival: SeenArrival) -> None:
         desk.withdrawn.append((arrival.job, str(error)))
         return
     if number is not None:
-        desk.submitted[number] = [row]
-        body = {"job": arrival.job, "jobs": [arrival.job], "remarks": remarks}
+        rows = desk.submitted.setdefault(number, [])
+        rows.append(row)
+        jobs = [book.cards[one].job for one in rows]
+        body = {"job": array or arrival.job, "jobs": jobs, "remarks": remarks}
         desk.answers[number] = Answer(number, True, body)
 
 

@@ -41,6 +41,7 @@ class Health(NamedTuple):
     last_turn_at: float | None
     sentence: str
     clock_doubt: str = ""  #: why this machine's clock is not believed, and so nothing decided
+    broken: str = ""  #: turns fail: a fault of ours, and nothing is decided
 
 
 @dataclass

@@ -67,7 +67,8 @@ class SeenArrival(NamedTuple):
     spec: Mapping[str, object]  #: keys of a job as in a lab's files (account, gpus, min_runtime, …)
     enrolled: str = ""  #: id of the `Enrol` order that made it, if one did
     refused: str = ""  #: why it can never run, in words, where the spec is wrong
-    held: bool = False  #: a person held it there
+    held: bool = False  #: it may not begin there: a person held it, or `throttled`
+    throttled: bool = False  #: as many elements of its array as may are under way
 
 
 class Seen(NamedTuple):

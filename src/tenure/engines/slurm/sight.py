@@ -122,7 +122,7 @@ def _throttle(jobs: Sequence[Job], sight: Sight, throttles: Mapping[str, int]) -
     for array, _, place in sorted(tasks):
         left[array] -= 1
         if left[array] < 0:
-            sight.arrivals[place] = sight.arrivals[place]._replace(held=True)
+            sight.arrivals[place] = sight.arrivals[place]._replace(held=True, throttled=True)
 
 
 def arrival_of(job: Job, found: Asked) -> SeenArrival:

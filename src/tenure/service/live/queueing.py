@@ -13,7 +13,9 @@ from tenure.core.board import as_kernels_want
 from tenure.core.outlook import LOOK, look_entry
 from tenure.core.tables import columns, empty
 from tenure.core.words import NONE, NodeState, Phase, Reason
-from tenure.daemon.commands import AFTER
+from tenure.daemon.asked import THROTTLED
+from tenure.daemon.book import JobCard
+from tenure.daemon.commands import AFTER, ARRAY
 from tenure.daemon.view import View
 from tenure.ledger.records import JobRow
 from tenure.service.live.desk import Desk, called
@@ -151,12 +153,16 @@ def rows_of(desk: Desk, view: View, rows: Sequence[int]) -> list[QueueRow]:
                 else None,
                 leaves_by=desk.date(int(stay["stop_s"]), start) if phase == Phase.STOPPING else None,
                 reason=reasons.get(row),
-                held_by=card.held_by or None if phase == Phase.HELD else None,
+                held_by=_held_by(card) if phase == Phase.HELD else None,
                 after=[one.text for one in card.after] if card.held_by == AFTER else [],
                 array=card.array or None,
             )
         )
     return told
+
+
+def _held_by(card: JobCard) -> str | None:
+    return (ARRAY if card.detail == THROTTLED else card.held_by) or None
 
 
 def reasons_of(view: View, rows: Sequence[int]) -> dict[int, str]:

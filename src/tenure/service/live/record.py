@@ -66,7 +66,8 @@ def health(desk: Desk) -> Health:
     silent = told.engine_silent_s is not None
     age_s = -1.0 if told.last_turn_at is None else max(0.0, desk.now() - told.last_turn_at)
     ready = told.state == "standby" or (view is not None and told.state == "leading")
-    ok = desk.ready and ready and not silent and told.ledger_error is None and not told.clock_doubt
+    fine = not (told.clock_doubt or told.broken)
+    ok = desk.ready and ready and not silent and told.ledger_error is None and fine
     return Health(
         ok=ok,
         leader=told.leader,

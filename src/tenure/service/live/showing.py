@@ -10,7 +10,7 @@ from tenure.client.messages import Attempt, Happening, Job, Log, Range, Why
 from tenure.core.explain import STARTED
 from tenure.core.tell_one import Instant
 from tenure.core.words import Phase, Rule
-from tenure.daemon.commands import AFTER, ARRAY
+from tenure.daemon.commands import HELD_BACK
 from tenure.daemon.view import View
 from tenure.engines.protocol import EngineError
 from tenure.ledger.records import AttemptRow, JobRow
@@ -55,7 +55,7 @@ def show(desk: Desk, who: Who, name: str) -> Job:
         update={
             "end": row.end or None,
             "ended": desk.date(row.ended_t),
-            "held": card is not None and card.held_by not in ("", AFTER, ARRAY),
+            "held": card is not None and card.held_by not in ("", *HELD_BACK),
             "reason": reason,
             "sentence": sentence,
             "detail": row.detail,
@@ -176,7 +176,7 @@ def _held_back(view: View, row: int) -> str | None:
     if Phase(int(view.board.stays["phase"][row])) != Phase.HELD:
         return None
     card = view.cards[view.ids[row]]
-    if card.held_by in (AFTER, ARRAY):
+    if card.held_by in HELD_BACK:
         return card.detail or None  # "waits until …"
     why = f": {card.detail}" if card.detail else ""
     return f"waits: {card.held_by} put it on hold{why}" if card.held_by else None
