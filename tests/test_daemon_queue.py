@@ -11,7 +11,7 @@ import pytest
 from live_lab import Small
 from tenure.core.words import Phase
 from tenure.engines.fake import FakeCluster
-from tenure.engines.protocol import Enrol, Order, Seen, SeenArrival
+from tenure.engines.protocol import Enrol, Order, Seen, SeenArrival, Withdraw
 from tenure.service.live.desk import Desk
 from tenure.service.live.people import Who
 from tenure.service.live.queueing import Wanted, queue
@@ -29,6 +29,7 @@ class Queueing(FakeCluster):
         super().__init__(*given, **named)
         self.waiting: dict[str, SeenArrival] = {}
         self.begun: set[str] = set()
+        self.withdrawn: list[Withdraw] = []
         self.at_once = 2
         self.numbers = 0
 
@@ -41,6 +42,10 @@ class Queueing(FakeCluster):
         return str(self.numbers)
 
     def carry_out(self, order: Order) -> None:
+        if isinstance(order, Withdraw):
+            self.withdrawn.append(order)
+            self.waiting.pop(order.job)
+            return
         if not isinstance(order, Enrol):
             super().carry_out(order)
             return
@@ -126,6 +131,14 @@ def test_an_array_that_was_submitted_here_is_answered_whole_and_is_its_submitter
     last = show(desk_of(small), ANN, "100_3")
     assert (last.user, last.name, last.command) == ("ann", "sweep", ["true"])
     assert under_way(small, "100") == ["100_0", "100_1"]
+
+
+def test_a_job_that_can_never_run_is_taken_out_there_with_the_reason(small: Small) -> None:
+    room_of(small).submit({"account": "nowhere", "gpus": 1}, 1)
+    small.settle()
+    (order,) = room_of(small).withdrawn
+    assert order.job == "100_0"
+    assert "unknown account 'nowhere'" in order.why
 
 
 def test_turns_that_fail_for_no_command_say_so_and_go_on_once_they_can(

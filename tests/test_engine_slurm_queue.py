@@ -241,3 +241,12 @@ def test_a_waiting_job_is_withdrawn_and_a_running_one_is_not(lab: Lab) -> None:
     with pytest.raises(OrderRefused, match="it runs"):
         lab.engine.carry_out(Withdraw(lab.id("withdraw"), runs))
     assert lab.site.state(runs) == "RUNNING"
+
+
+def test_whoever_asks_slurm_for_a_job_that_was_refused_is_told_why(lab: Lab) -> None:
+    waits = lab.submit("--gpus=1")
+    lab.engine.carry_out(Withdraw(lab.id("withdraw"), waits, "job: account: found the unknown account 'x'\n"))
+    shown = lab.site.run("scontrol", "show", "job", waits)
+    assert "JobState=CANCELLED" in shown
+    assert "AdminComment=Tenure: job: account: found the unknown account 'x' \n" in shown
+    lab.see()

@@ -155,6 +155,21 @@ def test_a_day_on_slurm(open_live: Callable[..., Live]) -> None:
         live.until("it is taken out of the queue", lambda: live.site.state(refused) == "CANCELLED")
 
 
+def test_arrays_with_a_limit_of_their_own_run_to_their_end(open_live: Callable[..., Live]) -> None:
+    live = open_live()
+    theirs = live.sbatch("vision", "10m", "--gpus=8", "--array=0-4%2", script="exec sleep 2")
+    with live.served.client("root", admin=True) as root:
+        told = root.submit(
+            account="language/olmo", gpus=8, min_runtime="10m", array="0-4%2", command=["sleep", "2"],
+            workdir=str(live.site.folder / "out"),
+        )  # fmt: skip
+        assert told.jobs == [f"{told.job}_{task}" for task in range(5)]
+        for array in (theirs, told.job):
+            live.until(f"{array} is over", lambda array=array: live.phase(array) == "ended")  # type: ignore[misc]
+            tasks = root.show(array).elements
+            assert [one.end for one in tasks] == ["finished"] * 5
+
+
 def test_killed_at_any_instant_it_loses_nothing_and_starts_nothing_twice(
     open_live: Callable[..., Live],
 ) -> None:

@@ -193,8 +193,8 @@ class _Writer:
             self.orders += [Forget(self.id(), *key) for key in found.forgets]
         for node, (out, reason) in self.desk.told_nodes.items():
             self.orders.append(SetNode(self.id(), node, out, reason))
-        for job, _ in self.desk.withdrawn:
-            self.orders.append(Withdraw(self.id(), job))
+        for job, why in self.desk.withdrawn:
+            self.orders.append(Withdraw(self.id(), job, why))
 
     def job_rows(self) -> Iterator[JobRow]:
         book = self.book

@@ -140,6 +140,7 @@ class Withdraw(NamedTuple):
 
     id: str
     job: str
+    why: str = ""  #: in words, for whoever submitted it there; empty: they know
 
 
 class SetNode(NamedTuple):

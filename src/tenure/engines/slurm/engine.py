@@ -32,7 +32,7 @@ from tenure.engines.protocol import (
 )
 from tenure.engines.slurm.asked import Reader, asked
 from tenure.engines.slurm.doctor import Finding, findings
-from tenure.engines.slurm.enrolment import submitted
+from tenure.engines.slurm.enrolment import submitted, withdrawn
 from tenure.engines.slurm.note import Note, written
 from tenure.engines.slurm.programs import Failed, Programs, batches
 from tenure.engines.slurm.rows import (
@@ -420,7 +420,7 @@ class SlurmEngine:
             return
         if job.state in LIVES:
             raise OrderRefused(f"job {order.job} no longer waits: it runs")
-        self._unless_over("scancel", "--state=PENDING", job.id)
+        withdrawn(job.id, order.why, self._unless_over)
 
     def _set_node(self, order: SetNode) -> None:
         nodes = {node.name: node for node in nodes_of(self.programs, self.settings.partition)[0]}

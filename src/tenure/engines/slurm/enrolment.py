@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tenure.engines.protocol import Enrol, OrderRefused
@@ -68,6 +68,13 @@ def _options(order: Enrol, settings: SlurmSettings) -> list[str]:
     if settings.submit_as == "caller":
         options += _as_user(order.user)
     return options
+
+
+def withdrawn(job: str, why: str, ask: Callable[..., None]) -> None:
+    """Cancel a job that waits; why it never could run is left where `scontrol show job` shows it."""
+    if why:
+        ask("scontrol", "update", f"JobId={job}", f"AdminComment=Tenure: {_printable(why)}")
+    ask("scancel", "--state=PENDING", job)
 
 
 def _as_user(user: str) -> list[str]:
