@@ -6,11 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tenure.core.words import NEVER_S, NONE, Kind
+from tenure.daemon.reconcile import ENGINE
 from tenure.settings.errors import BadInput, nearest
 from tenure.settings.job import DEBUG_GPUS, DEBUG_RUNTIME_S, KINDS, advice
 from tenure.settings.lab import Lab
 from tenure.settings.lab_tables import Holder
 from tenure.settings.live_job import Submission
+
+AFTER = "after"  #: who holds a job back while others must end first
+ARRAY = "array"  #: … while enough elements of its array are under way
+HELD_BACK = (AFTER, ARRAY, ENGINE)  #: who is nobody's to overrule
+HELD_THERE = "is held at the engine: release it there"  #: what is told of a job that is
+THROTTLED = "waits until fewer elements of its array are under way"  #: … of one that its engine counts
 
 
 class Dependency(NamedTuple):
@@ -29,10 +36,6 @@ class Dependency(NamedTuple):
         """`12:ok` or `13:any`."""
         job, _, how = text.rpartition(":")
         return cls(job, how)
-
-
-HELD_THERE = "is held at the engine: release it there"  #: what is told of a job that is
-THROTTLED = "waits until fewer elements of its array are under way"  #: … of one that its engine counts
 
 
 def after_text(open_ones: Sequence[Dependency]) -> str:

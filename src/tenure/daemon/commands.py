@@ -11,11 +11,10 @@ from typing import Any
 from tenure.core.columns import WHOLE
 from tenure.core.live import News
 from tenure.core.words import NEVER_S, NONE, NodeState, Phase
-from tenure.daemon.asked import Dependency, after_text, array_text
+from tenure.daemon.asked import AFTER, ARRAY, HELD_BACK, Dependency, after_text, array_text
 from tenure.daemon.book import Book, JobCard, NodeWord, make_room
 from tenure.daemon.gather import Gathered
 from tenure.daemon.health import needs_person
-from tenure.daemon.reconcile import ENGINE
 from tenure.engines.protocol import Enrol
 from tenure.ledger.records import Answer, Command
 from tenure.settings.errors import BadInput, nearest
@@ -32,9 +31,6 @@ NODE_STATES = {
     "testing": NodeState.TESTING,
 }
 WAITS = (Phase.WAITING, Phase.RESTING, Phase.CLAIMING)
-AFTER = "after"  #: who holds a job back while others must end first
-ARRAY = "array"  #: … while enough elements of its array are under way
-HELD_BACK = (AFTER, ARRAY, ENGINE)  #: who is nobody's to overrule
 
 EndOf = Callable[[str], str | None]  #: how a job ended that is not in the book any more; None = no such job
 
@@ -146,6 +142,7 @@ class Desk:
         user: str,
         columns: Mapping[str, int],
         array: str = "",
+        *,
         held: tuple[str, str] = ("", ""),
     ) -> int:
         """A job is submitted; held where it was asked to be, by its engine, or until others end. Its row."""
@@ -174,8 +171,9 @@ class Desk:
         """Elements of an array that are neither on hold nor over, those let go in this turn included."""
         if array not in self._alive:
             over = (Phase.ENDED, Phase.HELD)
-            rows = self.book.arrays.get(array, ())
-            self._alive[array] = sum(self.book.phase(row) not in over for row in rows)
+            self._alive[array] = sum(
+                self.book.phase(row) not in over for row in self.book.arrays.get(array, ())
+            )
         return self._alive[array]
 
     def _is_full(self, row: int) -> int | None:
@@ -497,4 +495,4 @@ def _refusal(command: Command, sentence: str, status: int) -> Answer:
     return Answer(command.number, False, {"error": sentence, "status": status})
 
 
-__all__ = ["AFTER", "ARRAY", "Desk", "EndOf", "Refused", "command_line"]
+__all__ = ["AFTER", "ARRAY", "HELD_BACK", "Desk", "EndOf", "Refused", "command_line"]

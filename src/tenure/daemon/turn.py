@@ -385,7 +385,7 @@ def _arrive(book: Book, desk: Desk, arrival: SeenArrival) -> None:
         cols = book.door.columns(job)
         make_room(book, 1, 2 + len(desk.news))
         array = arrival.job.rpartition("_")[0]  # elements are numbered so by every engine
-        row = desk.add(arrival.job, job, spec, user, cols, array, _held_back(arrival))
+        row = desk.add(arrival.job, job, spec, user, cols, array, held=_held_back(arrival))
         remarks = book.door.remarks(job)
     except (BadInput, Refused) as error:
         if number is not None:
