@@ -84,6 +84,18 @@ def test_a_wrong_agreement_is_bad_input_at_the_beginning(file: Path, changed: di
     assert "agreed.yaml" in said
 
 
+@pytest.mark.parametrize("provider", [{"name": "manul"}, {"name": "manual"}, {"name": "aws", "regoin": "x"}])
+def test_a_wrong_provider_is_told_with_its_file_before_anything_is_made(
+    file: Path, provider: dict[str, str]
+) -> None:
+    told = yaml.safe_load(file.read_text(encoding="utf-8"))
+    file.write_text(yaml.safe_dump({**told, "provider": provider}), encoding="utf-8")
+    status, said = ran("start", str(file), data=file.parent / "data")
+    assert status == 2
+    assert "run.yaml: provider" in said
+    assert not (file.parent / "data").exists()
+
+
 def test_a_hook_that_is_no_folder_is_bad_input(file: Path) -> None:
     file.with_name("hook").write_text("a file", encoding="utf-8")
     status, said = ran("start", str(file), data=file.parent / "data")

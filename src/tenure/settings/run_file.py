@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, model_validator
 from tenure.settings.errors import BadInput, Checked, checked
 from tenure.settings.plan_units import NotNegative, Part, Seconds, SomeSeconds
 from tenure.settings.preflight_file import PreflightFile
+from tenure.settings.provider_access import provider_access
 from tenure.settings.units import Name, Text, instant, number, whole
 from tenure.settings.window_file import WindowFile, window_file_of
 from tenure.settings.yaml_file import read_yaml
@@ -201,7 +202,9 @@ class Run(Checked):
 
 def read_run_file(path: Path) -> Run:
     """The run of a file; BadInput where it or its plan is wrong."""
-    return run_file_of(read_yaml(path), path.parent, file=str(path))
+    found = run_file_of(read_yaml(path), path.parent, file=str(path))
+    provider_access(found.file.provider, file=str(path))  # its own keys, before anything is opened
+    return found
 
 
 def run_file_of(raw: Any, folder: Path, *, file: str = "run") -> Run:
