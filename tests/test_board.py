@@ -95,7 +95,7 @@ def parts_that_differ(lab: Lab, policy: Policy, kept: Board, built: Board, now_s
     listed = kept.entries["queue"] != NONE
     if (kept.entries["queue"] != built.entries["queue"]).any():
         differ.append("entries.queue")
-    for name in ("next", "prev"):
+    for name in ("next", "prev", "gpus", "min_runtime_s", "typed"):
         if (kept.entries[name][listed] != built.entries[name][listed]).any():
             differ.append(f"entries.{name}")
     if claims(kept) != claims(built):

@@ -243,6 +243,26 @@ def test_nor_does_it_in_a_crowd(seed: int) -> None:
     assert story == all_story
 
 
+def one_node_free() -> dict[str, Any]:
+    """Thirty gangs of two nodes wait for hours while one node is free; others come and go beside them."""
+    long = {"account": "b", "gpus": 3, "min_runtime": 8 * HOUR, "runtime": 8 * HOUR, "count": 7}
+    gangs = {"account": "a", "gpus": 8, "min_runtime": HOUR, "runtime": HOUR, "count": 30}
+    small = {"account": "b", "gpus": 1, "min_runtime": HOUR, "runtime": 500}
+    jobs = [long, gangs | {"submit": 10}, *(small | {"submit": 600 * k} for k in range(1, 40))]
+    accounts = {"a": {"share": "50%"}, "b": {"share": "50%"}}
+    cluster = {"nodes": 8, "gpus_per_node": 4}
+    return {"lab": {"lab": "one", "clusters": {"main": cluster}, "accounts": accounts}, "jobs": jobs}
+
+
+def test_free_nodes_are_not_looked_for_again_for_a_gang_that_found_too_few() -> None:
+    stage = staged(one_node_free(), until_s=7 * HOUR)
+    set_policy(stage, pool_nodes=0, plan_above_gpus=32)
+    played = sum(1 for _ in turns(stage))
+    assert played > 70
+    assert (stage.board.stays["attempt"][7:37] == 0).all()
+    assert stage.board.counts["tried"][0] < 3 * played
+
+
 def check_known(stage: Stage) -> int:
     """All of it; gives of how many clusters the unbudgeted jobs were known."""
     check_lists(stage)

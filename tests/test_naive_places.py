@@ -23,6 +23,7 @@ from tenure.core.columns import UGPU
 from tenure.core.decide import copy_of
 from tenure.core.fit import find_node, node_size_for
 from tenure.core.kernel import entry
+from tenure.core.places import rank
 from tenure.core.plan_gang import earliest_promise_s
 from tenure.core.rebuild import soften
 from tenure.core.victims import find_node_to_clear
@@ -55,6 +56,20 @@ def fit_probe(lab, board, policy, cluster, job, now_s):  # type: ignore[no-untyp
 def promise_probe(lab, board, policy, cluster, job, own_room, now_s):  # type: ignore[no-untyped-def]
     at_s, need, _ = earliest_promise_s(lab, board, policy, cluster, job, own_room, now_s)
     return at_s, need, node_size_for(lab, cluster, board.stays.gpus[job])
+
+
+@entry
+def rank_probe(order, keys, spare):  # type: ignore[no-untyped-def]
+    rank(order, keys, len(order), spare)
+
+
+@given(st.lists(st.integers(0, 9), max_size=70))
+def test_nodes_are_ranked_least_first_and_equals_as_they_stood(asked: list[int]) -> None:
+    order = np.random.default_rng(len(asked)).permutation(len(asked)).astype(np.int64)
+    keys, spare = np.array(asked, np.int64), np.zeros(len(asked), np.int64)
+    wanted = sorted(order.tolist(), key=lambda node: asked[node])
+    rank_probe(order, keys, spare)
+    assert order.tolist() == wanted
 
 
 class Shaken(NamedTuple):

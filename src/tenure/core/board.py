@@ -26,11 +26,11 @@ PLANS = 64  #: rows of plans a cluster
 PLAIN, POOL, PROMISED = 0, 1, 2
 KINDS = PROMISED + PLANS
 
-#: First what is read of every waiting job that is looked at: it lies together.
+#: First what is read of every attempt that is weighed: it lies together.
 STAY = table_type(
     gpus=I8,  #: as in JOB, kept here too: it is read with the rest
     plan=I8,  #: row of its plan, or NONE
-    patient_s=I8,  #: since when it waits for a cheaper moment; NEVER_S = it does not
+    phase=I8,
     budgeted=B1,
     quick=B1,  #: short and small (QUICK lane)
     soft=B1,  #: running and past its protection, or unbudgeted
@@ -43,25 +43,32 @@ STAY = table_type(
     submit_s=I8,  #: first submission: its place in order, kept over requeues
     started_s=I8,
     protected_until_s=I8,
-    stop_s=I8,  #: STOPPING: end of its grace
-    since_s=I8,  #: since when it is in its phase (WAITING, RESTING, CLAIMING …)
-    rest_until_s=I8,
     cluster=I8,  #: where it runs or is claimed; where it counts as demand while it waits
     node=I8,  #: its node, or the first of its nodes (chain: posts.next_of_gang)
     n_nodes=I8,
     attempt=I8,  #: attempts so far
     preempted=I8,  #: times it was preempted
-    taker=I8,
     next_soft=I8,  #: chain of its owner's budgeted attempts past protection
     prev_soft=I8,
+    stop_s=I8,  #: STOPPING: end of its grace
+    since_s=I8,  #: since when it is in its phase (WAITING, RESTING, CLAIMING …)
+    patient_s=I8,  #: since when it waits for a cheaper moment; NEVER_S = it does not
+    rest_until_s=I8,
+    taker=I8,
     rule=I8,  #: by which rule its claim was made
-    phase=I8,
     cause=I8,
 )
 
+#: A job's place in one waiting list, with what is read of every job that is passed over.
 ENTRY = table_type(
-    job=I8, next=I8, prev=I8, queue=I8
-)  #: a job's place in one waiting list; queue NONE = in none
+    gpus=I8,  #: as in JOB, since it entered the list
+    next=I8,
+    min_runtime_s=I8,  #: as in JOB
+    job=I8,
+    prev=I8,
+    queue=I8,  #: NONE = in no list
+    typed=B1,  #: it asks for a type of GPU
+)
 QUEUE = table_type(
     gpus=I8,
     head=I8,
@@ -175,6 +182,7 @@ COUNTS = table_type(
     stamp=I8,
     looked=I8,  #: jobs looked at, a measure of work
     searched=I8,  #: attempts weighed as victims
+    tried=I8,  #: times that free nodes were looked for
     turns=I8,
     more=B1,  #: the turn started work and looked no deeper: another one at its instant may start more (S16)
     thorough=B1,  #: no bound is believed, all is looked at: an oracle for tests, the same decisions
@@ -200,12 +208,19 @@ PLACEMENT = table_type(node=I4, gpus=I4)
 
 SCRATCH_ACCOUNT = table_type(
     taken=I8,  #: GPUs that the set of victims under trial takes from it
-    next_entry=I8,
+    next_entry=I8,  #: its next unbudgeted job, and how much that was disturbed (`waiting.disturbance`)
+    next_stops=I8,
+    next_submit_s=I8,
+    next_job=I8,
     ranked=I8,  #: accounts in the order of their next unbudgeted jobs
     fail_gpus=I8,  #: a job so large, protected so long, found no victims in this pass
     fail_s=I8,
     full_gpus=I8,  #: … fits on no free node
     full_s=I8,
+    gang_gpus=I8,  #: for a gang so large too few nodes are free whole, …
+    gang_size=I8,  #: … of so many GPUs each
+    kept_gpus=I8,  #: a gang of just so many GPUs, of any type, found none that are open to it
+    kept_s=I8,
 )
 SCRATCH_NODE = table_type(cost=F8, clear_s=I8)
 SCRATCH_JOB = table_type(stamp=I8)

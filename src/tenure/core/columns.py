@@ -12,22 +12,23 @@ from tenure.core.tables import B1, I8, table_type
 UGPU = 1_000_000  #: micro-GPUs in a GPU
 WHOLE = 1_000_000  #: shares are millionths of the parent's
 
+#: First what is read of every attempt that is weighed: it lies together.
 JOB = table_type(
     min_runtime_s=I8,  #: declared; 0 = unbudgeted
+    save_every_s=I8,  #: period of its saves while it works; 0 = none by itself
+    restart_s=I8,  #: time each attempt after the first spends before it works
+    kind=I8,  #: words.Kind
+    gpu_type=I8,  #: NONE = any
+    resumable=B1,
+    saves_when_asked=B1,
+    same_rack=B1,
     max_runtime_s=I8,  #: NEVER_S = none
     submit_s=I8,  #: first submission
     clusters=I8,  #: bit c set: may run on cluster c
     account=I8,  #: row of its leaf account
     gpus=I8,
     priority=I8,  #: order inside one account only; larger first
-    save_every_s=I8,  #: period of its saves while it works; 0 = none by itself
-    restart_s=I8,  #: time each attempt after the first spends before it works
     first_entry=I8,  #: its rows in the waiting lists: one for each cluster it may run on
-    gpu_type=I8,  #: NONE = any
-    kind=I8,  #: words.Kind
-    resumable=B1,
-    saves_when_asked=B1,
-    same_rack=B1,
 )
 
 ACCOUNT = table_type(

@@ -53,14 +53,13 @@ def know_list(lab, board, policy, cluster, queue):
     gang, saved, looked = NONE, False, 0
     entry = queues.head[queue]
     while entry != NONE and looked < policy.depth:
-        job = board.entries.job[entry]
-        gpus = stays.gpus[job]
+        job, gpus = board.entries.job[entry], board.entries.gpus[entry]
         if gpus < few:
             few = gpus
         if gpus > many:
             many = gpus
         least = min(least, room_needed(lab, cluster, gpus))
-        least_s = min(least_s, protection_s(policy, lab.jobs.min_runtime_s[job]))
+        least_s = min(least_s, protection_s(policy, board.entries.min_runtime_s[entry]))
         if gang == NONE and gpus > lab.clusters.node_gpus[cluster]:
             gang = job
         saved = saved or stays.saved[job]
@@ -161,7 +160,7 @@ def _part_at_target(board, policy, cluster, row, queue):
     fitting, beyond, looked = 0, NO_LIMIT, 0
     entry = queues.head[queue]
     while entry != NONE and looked < policy.depth:
-        gpus = board.stays.gpus[board.entries.job[entry]]
+        gpus = board.entries.gpus[entry]
         if gpus > fitting and not _is_beyond(board, policy, cluster, row, gpus):
             fitting = gpus
         elif gpus < beyond and gpus > fitting:

@@ -266,6 +266,7 @@ def find_gang(lab, board, policy, cluster, job, now_s):
 def find_place(lab, board, policy, cluster, job, now_s):
     """Set `stays.node` and `n_nodes` (and `chosen`) to a free place for the job; False if there is none."""
     stays = board.stays
+    board.counts.tried[0] += 1
     if stays.gpus[job] <= lab.clusters.node_gpus[cluster]:
         node = find_node(lab, board, policy, cluster, job, now_s)
         if node == NONE:

@@ -15,6 +15,7 @@ from tenure.core.fit import (
     node_size_for,
     room_needed,
 )
+from tenure.core.in_vain import forget_failures, forget_places, may_have_place, note_no_place
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import notice
 from tenure.core.order import WINDOW, reach, slack
@@ -22,13 +23,12 @@ from tenure.core.owed import (
     PASSED,
     STARTED,
     fit_or_clear,
-    forget_failures,
     must_save,
     spoils_own_promise,
     start_here,
 )
 from tenure.core.room import count_whole, most_free
-from tenure.core.waiting import less_disturbed
+from tenure.core.waiting import disturbance
 from tenure.core.words import NONE, Phase, Rule
 
 RUNNING = int(Phase.RUNNING)
@@ -96,20 +96,28 @@ def pass_crossing(lab, board, policy, cluster, leaves, now_s):
 
 
 @kernel
-def _rank_unbudgeted(board, base, row, n):
+def _next_disturbance(board, row):
+    """That of the account's next unbudgeted job, as it was ranked."""
+    scratch = board.by_account
+    return scratch.next_stops[row], scratch.next_submit_s[row], scratch.next_job[row]
+
+
+@kernel
+def _rank_unbudgeted(board, base, row, entry, n):
     """Put an account among the first `n` in `by_account.ranked`, whose next job is least disturbed last.
 
-    Gives how many there are then; one that has no next job is left out.
+    Its next job is that of `entry`. Gives how many there are then; one that has no next job is left out.
     """
-    scratch, entries = board.by_account, board.entries
-    if scratch.next_entry[row] == NONE:
+    scratch = board.by_account
+    scratch.next_entry[row] = entry
+    if entry == NONE:
         return n
-    job = entries.job[scratch.next_entry[row]]
+    mine = disturbance(board, board.entries.job[entry])
+    scratch.next_stops[row], scratch.next_submit_s[row], scratch.next_job[row] = mine
     low, high = 0, n
     while low < high:
         middle = (low + high) // 2
-        other = scratch.ranked[base + middle]
-        if less_disturbed(board, job, entries.job[scratch.next_entry[other]]):
+        if mine < _next_disturbance(board, scratch.ranked[base + middle]):
             low = middle + 1
         else:
             high = middle
@@ -124,8 +132,7 @@ def _rank_all_unbudgeted(lab, board, cluster):
     """Before the first `_next_unbudgeted`: every account at the head of its list; gives how many have one."""
     base, n = cluster * len(lab.accounts), 0
     for row in range(base + 1, base + len(lab.accounts)):
-        board.by_account.next_entry[row] = board.queues.head[row * LANES + UNBUDGETED]
-        n = _rank_unbudgeted(board, base, row, n)
+        n = _rank_unbudgeted(board, base, row, board.queues.head[row * LANES + UNBUDGETED], n)
     return n
 
 
@@ -133,9 +140,8 @@ def _rank_all_unbudgeted(lab, board, cluster):
 def _next_unbudgeted(board, base, n):
     """(the least disturbed of the next unbudgeted jobs of `n` accounts, how many have a next one then)."""
     row = board.by_account.ranked[base + n - 1]
-    entry = board.by_account.next_entry[row]
-    board.by_account.next_entry[row] = board.entries.next[entry]
-    return board.entries.job[entry], _rank_unbudgeted(board, base, row, n - 1)
+    job, entry = board.by_account.next_job[row], board.by_account.next_entry[row]
+    return job, _rank_unbudgeted(board, base, row, board.entries.next[entry], n - 1)
 
 
 @kernel
@@ -206,6 +212,7 @@ def pass_unbudgeted(lab, board, policy, cluster, now_s):
     if _may_start_unbudgeted(lab, board, policy, cluster):
         n = _rank_all_unbudgeted(lab, board, cluster)
     looked, fail_gpus, started = 0, NO_LIMIT, False
+    forget_failures(board, base)  # of the root, for all
     while n > 0 and looked < policy.depth and fail_gpus > 1:
         job, n = _next_unbudgeted(board, base, n)
         looked += 1
@@ -214,10 +221,16 @@ def pass_unbudgeted(lab, board, policy, cluster, now_s):
             continue
         if not within_limits(lab, board, job, gpus):
             continue
+        gang = gpus > lab.clusters.node_gpus[cluster]
+        if gang and not may_have_place(lab, board, policy, cluster, base, job):
+            continue
         if find_place(lab, board, policy, cluster, job, now_s):
             start_here(lab, board, policy, cluster, job, BY_UNBUDGETED, now_s)
+            forget_places(board, base)
             started = True
-        elif lab.jobs.gpu_type[job] == NONE and gpus <= lab.clusters.node_gpus[cluster]:
+        elif gang:
+            note_no_place(lab, board, policy, cluster, base, job)
+        elif lab.jobs.gpu_type[job] == NONE:
             fail_gpus = gpus
     look_again(board, fail_gpus > 1 and looked >= policy.depth, started)
     board.counts.looked[0] += looked
@@ -288,13 +301,12 @@ def _lend_lane(lab, board, policy, cluster, row, lane, spare, now_s):
     no_saver = reach(board, policy, cluster, row, 0, rows.base[row] + rows.bound[row])
     fail_gpus, fail_s = NO_LIMIT, 0
     while entry != NONE and looked < policy.depth:
-        job = board.entries.job[entry]
+        job, gpus = board.entries.job[entry], board.entries.gpus[entry]
+        for_s = protection_s(policy, board.entries.min_runtime_s[entry])
         entry = board.entries.next[entry]
-        gpus = board.stays.gpus[job]
         looked += 1
         done = PASSED
         needed = room_needed(lab, cluster, gpus)
-        for_s = protection_s(policy, lab.jobs.min_runtime_s[job])
         if needed <= most and (gpus < fail_gpus or for_s < fail_s):
             more = _beyond_base(board, row, gpus)
             if lent + more <= spare:
@@ -351,10 +363,10 @@ def pass_notices(lab, board, policy, cluster, leaves, now_s):
         for k in range(board.posts.n_jobs[node]):
             job = board.on_node[node, k]
             stays = board.stays
-            if stays.phase[job] != RUNNING or not stays.budgeted[job] or stays.noticed[job]:
-                continue
             ends_s = stays.protected_until_s[job]
             if ends_s <= now_s or ends_s > now_s + 2 * policy.notice_s:
+                continue
+            if stays.phase[job] != RUNNING or not stays.budgeted[job] or stays.noticed[job]:
                 continue
             row = cluster * len(lab.accounts) + stays.account[job]
             challenger = second_job if row == first_row else first_job

@@ -17,6 +17,17 @@ from tenure.core.depths import (
     price_of,
 )
 from tenure.core.fit import could_ever_fit, find_place
+from tenure.core.in_vain import (
+    finds_nothing,
+    forget_failures,
+    forget_places,
+    is_hopeless,
+    may_have_place,
+    no_place,
+    no_victims,
+    note_failure,
+    note_no_place,
+)
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import start
 from tenure.core.order import WINDOW, reach, slack
@@ -210,6 +221,7 @@ def _make_own_way(lab, board, policy, cluster, job, now_s):
         board.picked[n] = victim
         freed += stays.gpus[victim]
         n += 1
+    forget_places(board, cluster * len(lab.accounts) + stays.account[job])
     take_place(lab, board, policy, cluster, job, n, OWED, now_s)
     return True
 
@@ -235,73 +247,25 @@ def _cheapest_unbudgeted(lab, board, policy, cluster, above, now_s):
 
 
 @kernel
-def forget_failures(board, row):
-    """A pass begins with the account: nothing is known yet of what finds no victims."""
-    board.by_account.fail_gpus[row], board.by_account.fail_s[row] = NO_LIMIT, 0
-    board.by_account.full_gpus[row], board.by_account.full_s[row] = NO_LIMIT, 0
-
-
-@kernel
-def _is_hopeless(lab, board, policy, row, job):
-    """Whether a job that asks for no more than this one has found no victims in this pass."""
-    if board.stays.gpus[job] < board.by_account.fail_gpus[row] or board.stays.saved[job]:
-        return False
-    return protection_s(policy, lab.jobs.min_runtime_s[job]) >= board.by_account.fail_s[row]
-
-
-@kernel
-def _note_failure(lab, board, policy, row, job):
-    """Remember what found no victims.
-
-    Not of a job that asked for a type or a rack, nor of one that has saved up and may take more.
-    """
-    if lab.jobs.gpu_type[job] == NONE and not lab.jobs.same_rack[job] and not board.stays.saved[job]:
-        board.by_account.fail_gpus[row] = board.stays.gpus[job]
-        board.by_account.fail_s[row] = protection_s(policy, lab.jobs.min_runtime_s[job])
-
-
-@kernel
-def _may_have_place(lab, board, policy, cluster, row, job):
-    """False: a job of the account that asks for no more found no free node in this pass."""
-    if board.stays.gpus[job] < board.by_account.full_gpus[row] or board.stays.plan[job] != NONE:
-        return True
-    if board.counts.thorough[0]:
-        return True
-    if board.stays.gpus[job] > lab.clusters.node_gpus[cluster]:
-        return True
-    return protection_s(policy, lab.jobs.min_runtime_s[job]) < board.by_account.full_s[row]
-
-
-@kernel
-def _note_no_place(lab, board, policy, cluster, row, job):
-    """Remember what fits on no free node. Not of a gang, nor of what promises or types may keep out."""
-    if board.stays.quick[job] or lab.jobs.kind[job] == SESSION:
-        return
-    if lab.jobs.gpu_type[job] == NONE and board.stays.gpus[job] <= lab.clusters.node_gpus[cluster]:
-        board.by_account.full_gpus[row] = board.stays.gpus[job]
-        board.by_account.full_s[row] = protection_s(policy, lab.jobs.min_runtime_s[job])
-
-
-@kernel
 def fit_or_clear(lab, board, policy, cluster, job, rule, now_s):
     """Start on free GPUs, else claim against the least loss: STARTED, or PASSED and nobody is stopped."""
     row = cluster * len(lab.accounts) + board.stays.account[job]
-    if _may_have_place(lab, board, policy, cluster, row, job):
+    if may_have_place(lab, board, policy, cluster, row, job):
         if find_place(lab, board, policy, cluster, job, now_s):
-            board.by_account.full_gpus[row] = NO_LIMIT  # a promise may have gone with it
+            forget_places(board, row)
             start_here(lab, board, policy, cluster, job, rule, now_s)
             return STARTED
-        _note_no_place(lab, board, policy, cluster, row, job)
-    if _is_hopeless(lab, board, policy, row, job):
+        note_no_place(lab, board, policy, cluster, row, job)
+    if is_hopeless(lab, board, policy, row, job):
         return PASSED
     n, _ = find_to_clear(lab, board, policy, cluster, job, now_s)
     if n < 0:
-        _note_failure(lab, board, policy, row, job)
+        note_failure(lab, board, policy, row, job)
         return PASSED
     if _is_patient(lab, board, policy, cluster, job, n, now_s):
         drop_picks(lab, board, 0, n)
         return PASSED
-    board.by_account.full_gpus[row] = NO_LIMIT
+    forget_places(board, row)
     take_place(lab, board, policy, cluster, job, n, rule, now_s)
     return STARTED
 
@@ -340,7 +304,7 @@ def _owed_job(lab, board, policy, cluster, row, job, first_gang, now_s):
     if within or stays.saved[job]:
         if spoils_own_promise(lab, board, policy, cluster, row, job, now_s):
             return PASSED
-        if not _finds_nothing(lab, board, policy, cluster, row, job):
+        if not finds_nothing(lab, board, policy, cluster, row, job):
             if fit_or_clear(lab, board, policy, cluster, job, OWED, now_s) == STARTED:
                 return STARTED
     _plan_if_due(lab, board, policy, cluster, job, first_gang, within, now_s)
@@ -369,48 +333,71 @@ def _is_full(board, policy, row):
 
 
 @kernel
-def _is_calm(lab, board, policy, cluster, row, queue, overdue):
-    """Whether a job within the target that finds no place changes nothing: no promise, no limit to tell."""
-    if overdue and board.standings.plan[row] == NONE and board.scenes.n_plans[cluster] < policy.max_plans:
-        return False
+def _calm_up_to(lab, board, policy, cluster, row, queue, overdue):
+    """GPUs up to which a job within the target that finds no place changes nothing.
+
+    It gets no promise, and no limit has to be told.
+    """
     head = board.queues.head[queue]
-    return head != NONE and within_limits(lab, board, board.entries.job[head], board.queues.many[queue])
+    if head == NONE or not within_limits(lab, board, board.entries.job[head], board.queues.many[queue]):
+        return 0
+    if overdue and board.standings.plan[row] == NONE and board.scenes.n_plans[cluster] < policy.max_plans:
+        return largest_own(lab, board, cluster, row)  # `_try_plan`: a larger job may get one
+    return NO_LIMIT
 
 
 @kernel
-def _finds_nothing(lab, board, policy, cluster, row, job):
-    """Whether a job that asks for no more has found neither a free node nor victims in this pass."""
-    hopeless = _is_hopeless(lab, board, policy, row, job)
-    return hopeless and not _may_have_place(lab, board, policy, cluster, row, job)
+def _is_ordinary(board, job):
+    """It has neither saved up nor a promise."""
+    return not board.stays.saved[job] and board.stays.plan[job] == NONE
+
+
+@kernel
+def _asks_as_it_is(lab, board, row, queue):
+    """Whether what the known jobs of a list may take follows from their sizes and protections alone.
+
+    None has saved up, and the account has no promise, on this cluster or another.
+    """
+    if board.queues.saved[queue]:
+        return False
+    n_accounts = len(lab.accounts)
+    for cluster in range(len(lab.clusters)):
+        if board.standings.plan[cluster * n_accounts + row % n_accounts] != NONE:
+            return False
+    return True
 
 
 @kernel
 def _owed_lane(lab, board, policy, cluster, row, lane, now_s):
     """One waiting list of an account, so deep, as long as it is below its target."""
+    if board.queues.head[row * LANES + lane] == NONE:
+        return
     overdue = is_overdue(board, policy, row)
     if is_fruitless(lab, board, policy, cluster, row, lane, overdue, now_s):
         return
     entry = board.queues.head[row * LANES + lane]
-    calm = _is_calm(lab, board, policy, cluster, row, row * LANES + lane, overdue)
+    calm = _calm_up_to(lab, board, policy, cluster, row, row * LANES + lane, overdue)
+    alike = _asks_as_it_is(lab, board, row, row * LANES + lane)
     looked, first_gang, rows, started = 0, True, board.standings, False
     plain = plain_up_to(lab, board, policy, cluster, row, lane)
     fits = reach(board, policy, cluster, row, rows.running[row], rows.target[row])
     if plain > 0 and _all_spoil(lab, board, policy, cluster, row, lane, now_s):
         fits = 0
     while entry != NONE and looked < policy.depth:
-        following = board.entries.next[entry]
-        job = board.entries.job[entry]
-        stays = board.stays
-        gpus, done = stays.gpus[job], PASSED
+        following, gpus, done = board.entries.next[entry], board.entries.gpus[entry], PASSED
         looked += 1
-        skipped = gpus <= plain and not stays.saved[job] and stays.plan[job] == NONE
+        skipped = gpus <= plain and (alike or _is_ordinary(board, board.entries.job[entry]))
         if skipped and gpus <= fits:
-            skipped = calm and _finds_nothing(lab, board, policy, cluster, row, job)
+            for_s = protection_s(policy, board.entries.min_runtime_s[entry])
+            skipped = gpus <= calm and no_victims(board, row, gpus, for_s)
+            typed = board.entries.typed[entry]
+            skipped = skipped and no_place(lab, board, cluster, row, gpus, for_s, typed)
         if not skipped:
+            job = board.entries.job[entry]
             done = _owed_job(lab, board, policy, cluster, row, job, first_gang, now_s)
             if done == STARTED:
                 started = True
-                calm = _is_calm(lab, board, policy, cluster, row, row * LANES + lane, overdue)
+                calm = _calm_up_to(lab, board, policy, cluster, row, row * LANES + lane, overdue)
                 fits = reach(board, policy, cluster, row, rows.running[row], rows.target[row])
         if gpus > lab.clusters.node_gpus[cluster] and done != STARTED:
             first_gang = False

@@ -23,14 +23,28 @@ def gpus_on(lab, board, job, node):
 
 
 @kernel
-def insert_ranked(order, keys, node, n):
-    """Put a node among `order[:n]`, least of `keys` first, behind its equals; gives how many there are."""
-    key, k = keys[node], n
-    while k > 0 and keys[order[k - 1]] > key:
-        order[k] = order[k - 1]
-        k -= 1
-    order[k] = node
-    return n + 1
+def _merge(order, keys, start, middle, end, merged):
+    """Two sorted stretches of `order`, one behind the other, as one; writes `merged[start:end]`."""
+    one, other = start, middle
+    for k in range(start, end):
+        if other == end or (one < middle and keys[order[one]] <= keys[order[other]]):
+            merged[k] = order[one]
+            one += 1
+        else:
+            merged[k] = order[other]
+            other += 1
+
+
+@kernel
+def rank(order, keys, n, spare):
+    """Sort the nodes `order[:n]`, least of `keys` first, equals as they stood. Writes `spare[:n]` too."""
+    width = 1
+    while width < n:
+        for start in range(0, n, 2 * width):
+            _merge(order, keys, start, min(start + width, n), min(start + 2 * width, n), spare)
+        for k in range(n):
+            order[k] = spare[k]
+        width *= 2
 
 
 @kernel

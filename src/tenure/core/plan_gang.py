@@ -12,7 +12,7 @@ from tenure.core.contract import longest_grace_s, loss_gpu_s, safe_until_s
 from tenure.core.fit import ends_before_closing, needs_pool, node_size_for, rack_filled_first
 from tenure.core.kernel import kernel
 from tenure.core.order import WINDOW, slack
-from tenure.core.places import insert_ranked
+from tenure.core.places import rank
 from tenure.core.room import recount
 from tenure.core.say import say
 from tenure.core.words import NEVER_S, NONE, Happened, NodeState, Phase
@@ -96,15 +96,8 @@ def _own_clear_s(lab, board, policy, cluster, job, room, now_s):
 
 
 @kernel
-def _insert_by_clear(board, node, clear_s, n):
-    """Put a candidate among `order[:n]`, earliest first; gives how many there are now."""
-    board.by_node.clear_s[node] = clear_s
-    return insert_ranked(board.order, board.by_node.clear_s, node, n)
-
-
-@kernel
-def _rank_by_clear(lab, board, policy, cluster, job, size, now_s):
-    """Candidates with their instants in `by_node.clear_s`, earliest first in `order`; gives how many."""
+def _find_by_clear(lab, board, policy, cluster, job, size, now_s):
+    """Candidates in `order`, with their instants in `by_node.clear_s`; gives how many."""
     n = 0
     first = lab.clusters.first_node[cluster]
     for node in range(first, first + lab.clusters.n_nodes[cluster]):
@@ -113,7 +106,8 @@ def _rank_by_clear(lab, board, policy, cluster, job, size, now_s):
         clear_s = clear_from_s(lab, board, policy, cluster, job, node, now_s)
         if clear_s == NEVER_S:
             continue
-        n = _insert_by_clear(board, node, clear_s, n)
+        board.order[n], board.by_node.clear_s[node] = node, clear_s
+        n += 1
     return n
 
 
@@ -126,7 +120,8 @@ def _add_pool(lab, board, policy, cluster, job, size, n, now_s):
             continue
         clear_s = clear_from_s(lab, board, policy, cluster, job, node, now_s)
         if clear_s != NEVER_S:
-            n = _insert_by_clear(board, node, clear_s, n)
+            board.order[n], board.by_node.clear_s[node] = node, clear_s
+            n += 1
     return n
 
 
@@ -152,7 +147,9 @@ def _choose_cheapest(lab, board, policy, n, need, at_s, same_rack):
         node = board.order[k]
         if board.by_node.clear_s[node] <= at_s:
             board.by_node.cost[node] = _loss_of_clearing(lab, board, policy, node, at_s)
-            count = insert_ranked(board.order, board.by_node.cost, node, count)
+            board.order[count] = node
+            count += 1
+    rank(board.order, board.by_node.cost, count, board.chosen)
     place = rack_filled_first(lab, board, count, need)
     rack = NONE if place == NONE else lab.nodes.rack[board.order[place]]
     if rack == NONE and (same_rack or count < need):
@@ -189,9 +186,10 @@ def earliest_promise_s(lab, board, policy, cluster, job, own_room, now_s):
     if size == 0:
         size = lab.clusters.node_gpus[cluster]
     need = max(1, board.stays.gpus[job] // size)
-    n = _rank_by_clear(lab, board, policy, cluster, job, size, now_s)
+    n = _find_by_clear(lab, board, policy, cluster, job, size, now_s)
     if n < need and needs_pool(lab, board, cluster, job, size, need):
         n = _add_pool(lab, board, policy, cluster, job, size, n, now_s)
+    rank(board.order, board.by_node.clear_s, n, board.chosen)  # earliest first
     own_s = now_s
     if n >= need and own_room >= 0:
         own_s = _own_clear_s(lab, board, policy, cluster, job, own_room, now_s)

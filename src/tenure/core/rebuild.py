@@ -235,6 +235,9 @@ def _set_lists(lab: Lab, board: Board) -> None:
                 queue = (cluster * len(lab.accounts) + int(stays["account"][job])) * LANES + lane
                 last = int(queues["tail"][queue])
                 entries["prev"][entry], entries["next"][entry], entries["queue"][entry] = last, NONE, queue
+                entries["gpus"][entry] = stays["gpus"][job]
+                entries["min_runtime_s"][entry] = lab.jobs["min_runtime_s"][job]
+                entries["typed"][entry] = lab.jobs["gpu_type"][job] != NONE
                 if last == NONE:
                     queues["head"][queue] = entry
                 else:

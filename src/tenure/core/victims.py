@@ -10,7 +10,7 @@ from tenure.core.board import BUDGETED
 from tenure.core.contract import loss_gpu_s, protection_s, rule_to_take
 from tenure.core.fit import NO_SCORE, node_size_for, rack_filled_first, suits
 from tenure.core.kernel import kernel
-from tenure.core.places import gpus_on, insert_ranked, next_clearable
+from tenure.core.places import gpus_on, next_clearable, rank
 from tenure.core.room import may_clear, most_to_clear, refresh_gives, way_of
 from tenure.core.waiting import lane_of
 from tenure.core.words import NONE
@@ -165,7 +165,10 @@ def find_node_to_clear(lab, board, policy, cluster, taker, now_s):
 
 @kernel
 def _rank_nodes(lab, board, policy, cluster, taker, size, now_s):
-    """Nodes that could be cleared whole for a gang, cheapest first, in `order`; gives how many."""
+    """Nodes that could be cleared whole for a gang, cheapest first, in `order`; gives how many.
+
+    Writes `chosen` too.
+    """
     first = lab.clusters.first_node[cluster]
     way = way_of(lab, board, policy, cluster, taker)
     last, n = first + lab.clusters.n_nodes[cluster], 0
@@ -179,8 +182,10 @@ def _rank_nodes(lab, board, policy, cluster, taker, size, now_s):
             drop_picks(lab, board, 0, picks)
             if loss != NOT_FOUND:
                 board.by_node.cost[node] = loss
-                n = insert_ranked(board.order, board.by_node.cost, node, n)
+                board.order[n] = node
+                n += 1
         node = next_clearable(board, way, size, node + 1, last)
+    rank(board.order, board.by_node.cost, n, board.chosen)
     return n
 
 

@@ -30,15 +30,15 @@ def lane_of(board, job):
 
 
 @kernel
+def disturbance(board, job):
+    """(rounds of stops, first submission, row): of unbudgeted jobs of one priority the least goes first."""
+    return board.stays.preempted[job] // STOPS_A_ROUND, board.stays.submit_s[job], job
+
+
+@kernel
 def less_disturbed(board, job, other):
     """Of unbudgeted jobs of the same priority: fewer rounds of stops, then earlier first submission."""
-    stays = board.stays
-    mine, its = stays.preempted[job] // STOPS_A_ROUND, stays.preempted[other] // STOPS_A_ROUND
-    if mine != its:
-        return mine < its
-    if stays.submit_s[job] != stays.submit_s[other]:
-        return stays.submit_s[job] < stays.submit_s[other]
-    return job < other
+    return disturbance(board, job) < disturbance(board, other)
 
 
 @kernel
@@ -61,6 +61,8 @@ def _insert(lab, board, queue, entry):
     """Walk in from both ends at once: arrivals belong near the tail, requeued jobs near the head."""
     entries, queues = board.entries, board.queues
     job = entries.job[entry]
+    entries.gpus[entry], entries.min_runtime_s[entry] = board.stays.gpus[job], lab.jobs.min_runtime_s[job]
+    entries.typed[entry] = lab.jobs.gpu_type[job] != NONE
     front, back = queues.head[queue], queues.tail[queue]
     before, after = NONE, NONE  # the neighbours it ends up between
     while True:
@@ -107,7 +109,7 @@ def _remove(board, entry):
     entries.queue[entry] = NONE
     queues.n[queue] -= 1
     queues.least[queue] = 0
-    queues.gpus[queue] -= board.stays.gpus[entries.job[entry]]
+    queues.gpus[queue] -= entries.gpus[entry]
 
 
 @kernel

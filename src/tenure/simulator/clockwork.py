@@ -78,46 +78,46 @@ def _earlier(alarms, one, other):
 
 
 @kernel
-def _swap(alarms, one, other):
-    alarms.t[one], alarms.t[other] = alarms.t[other], alarms.t[one]
-    alarms.order[one], alarms.order[other] = alarms.order[other], alarms.order[one]
-    alarms.job[one], alarms.job[other] = alarms.job[other], alarms.job[one]
-    alarms.attempt[one], alarms.attempt[other] = alarms.attempt[other], alarms.attempt[one]
-    alarms.kind[one], alarms.kind[other] = alarms.kind[other], alarms.kind[one]
+def _move(alarms, place, to):
+    """Write the alarm at `place` over the one at `to`."""
+    alarms.t[to], alarms.order[to] = alarms.t[place], alarms.order[place]
+    alarms.job[to], alarms.attempt[to] = alarms.job[place], alarms.attempt[place]
+    alarms.kind[to] = alarms.kind[place]
 
 
 @kernel
 def set_alarm(clock, alarms, t_s, kind, job, attempt):
     """Put an alarm on the heap; of one instant they go off by kind, then in the order set."""
-    n = clock.n_alarms[0]
-    alarms.t[n], alarms.kind[n], alarms.job[n], alarms.attempt[n] = t_s, kind, job, attempt
-    alarms.order[n] = (kind << 48) | clock.order[0]
+    place, order = clock.n_alarms[0], (kind << 48) | clock.order[0]
     clock.order[0] += 1
-    clock.n_alarms[0] = n + 1
-    while n > 0:
-        above = (n - 1) // 2
-        if not _earlier(alarms, n, above):
+    clock.n_alarms[0] = place + 1
+    while place > 0:
+        above = (place - 1) // 2
+        if alarms.t[above] < t_s or (alarms.t[above] == t_s and alarms.order[above] < order):
             break
-        _swap(alarms, n, above)
-        n = above
+        _move(alarms, above, place)
+        place = above
+    alarms.t[place], alarms.kind[place], alarms.order[place] = t_s, kind, order
+    alarms.job[place], alarms.attempt[place] = job, attempt
 
 
 @kernel
 def _drop_first(clock, alarms):
-    n = clock.n_alarms[0] - 1
-    clock.n_alarms[0] = n
-    _swap(alarms, 0, n)
+    """The last alarm sinks from the top to its place; those that are earlier rise."""
+    last = clock.n_alarms[0] - 1
+    clock.n_alarms[0] = last
     place = 0
     while True:
         child = 2 * place + 1
-        if child >= n:
+        if child >= last:
             break
-        if child + 1 < n and _earlier(alarms, child + 1, child):
+        if child + 1 < last and _earlier(alarms, child + 1, child):
             child += 1
-        if not _earlier(alarms, child, place):
+        if not _earlier(alarms, child, last):
             break
-        _swap(alarms, child, place)
+        _move(alarms, child, place)
         place = child
+    _move(alarms, last, place)
 
 
 @kernel

@@ -11,7 +11,7 @@ from tenure.core.claims import pass_drains, within_limits
 from tenure.core.fit import choose_by_rack, find_place, node_size_for, suits
 from tenure.core.kernel import kernel
 from tenure.core.lifecycle import start
-from tenure.core.places import gpus_on, insert_ranked
+from tenure.core.places import gpus_on, rank
 from tenure.core.words import NEVER_S, NONE, NodeState, Rule
 from tenure.simulator.rivals.fifo import start_in_order
 
@@ -72,7 +72,9 @@ def _reserve(lab, board, policy, cluster, head, now_s):
             continue
         clear_s = _node_clear_s(lab, board, node, each, now_s)
         board.by_node.cost[node] = float(clear_s)
-        n = insert_ranked(board.order, board.by_node.cost, node, n)
+        board.order[n] = node
+        n += 1
+    rank(board.order, board.by_node.cost, n, board.chosen)
     if n < need:
         return NEVER_S
     at_s = int(board.by_node.cost[board.order[need - 1]])
