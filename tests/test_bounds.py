@@ -243,6 +243,37 @@ def test_nor_does_it_in_a_crowd(seed: int) -> None:
     assert story == all_story
 
 
+def gangs_in_line(seed: int) -> dict[str, Any]:
+    """Ten nodes, two of them the pool and some of another type; one small job for every two gangs waits."""
+    chance = np.random.default_rng(seed)
+    jobs = [
+        {
+            "account": f"a{chance.integers(3)}",
+            "gpus": int(chance.choice([1, 4, 8, 8, 12, 12])),
+            "min_runtime": int(chance.choice([0, 600, 3600, 3600])),
+            "runtime": int(chance.integers(600, 2 * HOUR)),
+            "submit": int(chance.integers(0, HOUR)),
+            **({"gpu": "old"} if chance.random() < 0.1 else {}),
+        }
+        for _ in range(90)
+    ]
+    nodes = [{"name": f"n{k}", "gpus": 4, "gpu": "new" if k < 7 else "old"} for k in range(10)]
+    accounts = {f"a{k}": {"share": "33%"} for k in range(3)}
+    return {
+        "lab": {"lab": "line", "clusters": {"main": {"nodes": nodes}}, "accounts": accounts},
+        "jobs": jobs,
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nor_does_it_where_gangs_stand_in_line(seed: int) -> None:
+    knobs = {"pool_nodes": 2, "depth": 5 if seed % 2 else 40}
+    story, all_story = (
+        played(gangs_in_line(seed), thorough=thorough, **knobs)[0] for thorough in (False, True)
+    )
+    assert story == all_story
+
+
 def one_node_free() -> dict[str, Any]:
     """Thirty gangs of two nodes wait for hours while one node is free; others come and go beside them."""
     long = {"account": "b", "gpus": 3, "min_runtime": 8 * HOUR, "runtime": 8 * HOUR, "count": 7}

@@ -83,6 +83,7 @@ QUEUE = table_type(
     beyond=I8,  #: … of the smallest that it could not
     gang=I8,  #: the first job so deep of more than one node, or NONE
     saved=B1,  #: one so deep has saved up
+    pooled=B1,  #: one so deep is a gang that fits nowhere without the pool (`fit.needs_pool`)
     deeper=B1,  #: more jobs wait behind those
 )  # row = standing * LANES + lane
 

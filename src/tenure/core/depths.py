@@ -11,7 +11,7 @@ from tenure.core.board import BUDGETED, LANES, QUICK
 from tenure.core.claims import within_limits
 from tenure.core.columns import UGPU
 from tenure.core.contract import protection_s
-from tenure.core.fit import room_needed
+from tenure.core.fit import needs_pool, node_size_for, room_needed
 from tenure.core.kernel import kernel
 from tenure.core.order import WINDOW, reach, slack
 from tenure.core.places import LAX, RIPE
@@ -51,6 +51,7 @@ def know_list(lab, board, policy, cluster, queue):
         return
     least, few, many, least_s = NO_LIMIT, NO_LIMIT, 0, NO_LIMIT
     gang, saved, looked = NONE, False, 0
+    pooled, widest, largest = False, 0, lab.clusters.node_gpus[cluster]
     entry = queues.head[queue]
     while entry != NONE and looked < policy.depth:
         job, gpus = board.entries.job[entry], board.entries.gpus[entry]
@@ -60,16 +61,26 @@ def know_list(lab, board, policy, cluster, queue):
             many = gpus
         least = min(least, room_needed(lab, cluster, gpus))
         least_s = min(least_s, protection_s(policy, board.entries.min_runtime_s[entry]))
-        if gang == NONE and gpus > lab.clusters.node_gpus[cluster]:
-            gang = job
+        if gpus > largest:
+            gang = job if gang == NONE else gang
+            typed, size = board.entries.typed[entry], node_size_for(lab, cluster, gpus)
+            if size != NONE and (typed or size < largest or gpus > widest):
+                pooled = pooled or needs_pool(lab, board, cluster, job, size, gpus // size)
+                widest = widest if typed else max(widest, gpus)
         saved = saved or stays.saved[job]
         looked += 1
         entry = board.entries.next[entry]
     queues.least[queue], queues.few[queue], queues.many[queue] = least, few, many
     queues.least_s[queue], queues.gang[queue], queues.saved[queue] = least_s, gang, saved
-    queues.deeper[queue] = looked >= policy.depth
+    queues.deeper[queue], queues.pooled[queue] = looked >= policy.depth, pooled
     queues.fitting[queue], queues.beyond[queue] = NO_LIMIT, 0  # not known
     board.counts.looked[0] += looked
+
+
+@kernel
+def opens_pool(board, row, lane):
+    """Whether a job so deep in a known list may take nodes of the pool."""
+    return lane == QUICK or board.queues.pooled[row * LANES + lane]
 
 
 @kernel
@@ -88,7 +99,7 @@ def has_no_place(lab, board, policy, cluster, row, lane, way, now_s):
     """
     if board.counts.thorough[0]:
         return False
-    queue, use_pool = row * LANES + lane, lane == QUICK
+    queue, use_pool = row * LANES + lane, opens_pool(board, row, lane)
     least = board.queues.least[queue]
     until_s = gone_s(board, policy, row, lane, now_s)
     if least <= most_free(board, cluster, use_pool, until_s):

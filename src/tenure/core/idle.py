@@ -6,7 +6,15 @@ from tenure.core.board import BUDGETED, LANES, QUICK, UNBUDGETED
 from tenure.core.claims import within_limits
 from tenure.core.columns import UGPU
 from tenure.core.contract import protection_s
-from tenure.core.depths import NO_LIMIT, fits_target, gone_s, is_hopeless_loan, know_list, look_again
+from tenure.core.depths import (
+    NO_LIMIT,
+    fits_target,
+    gone_s,
+    is_hopeless_loan,
+    know_list,
+    look_again,
+    opens_pool,
+)
 from tenure.core.fit import (
     could_ever_fit,
     find_place,
@@ -293,7 +301,8 @@ def _lend_lane(lab, board, policy, cluster, row, lane, spare, now_s):
     if board.queues.head[queue] == NONE:
         return 0.0
     know_list(lab, board, policy, cluster, queue)
-    most = most_free(board, cluster, lane == QUICK, gone_s(board, policy, row, lane, now_s))
+    use_pool = opens_pool(board, row, lane)
+    most = most_free(board, cluster, use_pool, gone_s(board, policy, row, lane, now_s))
     if board.queues.least[queue] > most or _beyond_base(board, row, board.queues.few[queue]) > spare:
         return 0.0
     entry = board.queues.head[queue]
@@ -314,7 +323,7 @@ def _lend_lane(lab, board, policy, cluster, row, lane, spare, now_s):
             if done == STARTED:
                 started = True
                 lent += more
-                most = most_free(board, cluster, lane == QUICK, gone_s(board, policy, row, lane, now_s))
+                most = most_free(board, cluster, use_pool, gone_s(board, policy, row, lane, now_s))
             elif done == NO_ROOM and lab.jobs.gpu_type[job] == NONE and not lab.jobs.same_rack[job]:
                 fail_gpus, fail_s = gpus, for_s
         if done != STARTED and gpus > no_saver and _holds_up(lab, board, policy, cluster, row, job):

@@ -14,7 +14,7 @@ from tenure.core.places import gpus_on
 from tenure.core.room import join_soft, leave_soft, recount
 from tenure.core.say import name_node, say, two_ratios
 from tenure.core.usage import change_charge
-from tenure.core.waiting import add_demand, rest, stop_waiting, wait
+from tenure.core.waiting import add_demand, forget_lists, rest, stop_waiting, wait
 from tenure.core.words import NONE, Cause, End, Happened, NodeState, Phase
 
 RUNNING, CLAIMING, STOPPING, ENDED = (
@@ -414,6 +414,7 @@ def set_node_state(lab, board, policy, node, state, note, now_s):
     if posts.state[node] == DRAINING:
         board.scenes.n_sick[cluster] -= 1
     posts.state[node] = state
+    forget_lists(lab, board, cluster)
     if state == DRAINING:
         board.scenes.n_sick[cluster] += 1
     if state != UP and posts.pledged[node] > 0:

@@ -113,6 +113,14 @@ def _remove(board, entry):
 
 
 @kernel
+def forget_lists(lab, board, cluster):
+    """What is known of the cluster's lists does not hold any more: other nodes are in service."""
+    first = cluster * len(lab.accounts) * LANES
+    for queue in range(first, first + len(lab.accounts) * LANES):
+        board.queues.least[queue] = 0
+
+
+@kernel
 def _home(lab, board, job):
     """The cluster where its account is furthest below its target, of those it may run on (S1)."""
     allowed = lab.jobs.clusters[job]
