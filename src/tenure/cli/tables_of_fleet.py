@@ -56,11 +56,13 @@ def spares(console: Console, answer: Answer) -> None:
         played = simple_table(
             f"Played, {count(answer['played'][0]['draws'])} missions",
             "spare",
-            ["enough at an instant", "formula", "no shortage", "formula"],
+            ["enough at an instant", "formula", "no shortage", "formula", "exact"],
         )
         for row in answer["played"]:
             keys = ("p_ok", "p_ok_formula", "p_no_shortage", "p_no_shortage_formula")
-            played.add_row(count(row["spare"]), *(_fine(row[key]) for key in keys))
+            exact = row["p_no_shortage_exact"]
+            cells = [_fine(row[key]) for key in keys]
+            played.add_row(count(row["spare"]), *cells, "–" if exact is None else _fine(exact))
         put(console, played)
     if answer["waits_for_parts"]:
         waits = simple_table("Waiting for parts", "", ["adds to a repair", "down", "without"])

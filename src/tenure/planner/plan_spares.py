@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from tenure.planner import chains
 from tenure.planner.parts import mean_wait
 from tenure.planner.play_fleet import Part, PlayedFleet, draws
 from tenure.planner.play_nodes import PlayedNodes, lacking
@@ -29,7 +30,6 @@ YEAR_S = 365.25 * 86_400.0
 DAY_S = 86_400.0
 MORE_ROWS = 5  #: of the table, past the last spare count that an answer names
 MOST_ROWS = 500
-LONGEST_CHAIN = 400  #: spares of a zone up to which the exact chain is worked out
 QUANTILES = (0.05, 0.5, 0.95)
 CONFIDENCES = (0.95, 0.99, 0.999, 0.9999)
 LARGEST_Q = 0.5  #: racks down half the time: no question of spares any more
@@ -39,7 +39,9 @@ CONVENTIONS = {
     "p_ok": "P(every zone has its active racks up), at an instant, with racks.spare spares",
     "racks.spare": "the fewest with p_ok >= confidence, over all zones, each zone the same number",
     "mission": "the fewest with which no shortage begins at any time of the mission, from the steady state: "
-    "exp(-nu H), and enough at an instant too; p_from_ready: begun with every rack up, repairs by chance",
+    "exp(-nu H), common causes in nu, and enough at an instant too; too low where shortages are not rare, as "
+    "one is often followed by the next: exact is a chain of failures and repairs by chance, from the steady "
+    "state; p_from_ready: the same begun with every rack up",
     "optimum": "the most of active/(active + spare) · p_ok; racks only, held GPUs left out",
     "idle_spares": "GPUs of spare racks up and not needed, on average; work that can be stopped may use "
     "them; the scenario plays it by the scheduler (--scenario FILE, then tenure simulate FILE)",
@@ -59,7 +61,7 @@ def fleet_of(file: SparesFile, q: float, active: int | None = None) -> Fleet:
     """The zones of a file, each rack down the part `q` of the time."""
     told, common = file.common_cause, None
     if told is not None:
-        common = CommonCause(told.per_year / YEAR_S * told.mttr / file.zones, told.racks)
+        common = CommonCause(told.per_year / YEAR_S * told.mttr / file.zones, told.racks, told.mttr)
     crews = None if file.crews is None else file.crews // file.zones
     racks = file.active if active is None else active
     return Fleet(Zone(racks // file.zones, q, crews, common), file.zones)
@@ -154,19 +156,26 @@ def _mission(file: SparesFile, fleet: Fleet) -> dict[str, Any] | None:
         return None
     mttr = file.rack_mttr_s
     spare = spares_for_mission(fleet, file.confidence, file.mission, mttr)
+    at_instant = spares_at_instant(fleet, file.confidence)
     ready = None
-    if spare // file.zones <= LONGEST_CHAIN:
+    if chains.states(fleet.zone, spare // file.zones) <= chains.MOST_STATES:
         ready = fleet.p_from_ready(spare, file.mission, mttr)
     return {
         "spare": spare,
         "p_no_shortage": fleet.p_no_shortage(spare, file.mission, mttr),
         "p_from_ready": ready,
-        "p_with_racks_spare": fleet.p_no_shortage(
-            spares_at_instant(fleet, file.confidence), file.mission, mttr
-        ),
+        "p_with_racks_spare": fleet.p_no_shortage(at_instant, file.mission, mttr),
+        "p_unbroken_with_racks_spare": _unbroken(fleet, at_instant, file.mission, mttr),
         "mission_s": file.mission,
         "mttr_s": mttr,
     }
+
+
+def _unbroken(fleet: Fleet, spare: int, mission: float, mttr: float) -> float | None:
+    """The exact chance of no shortage, where its chain is short enough to be worked out."""
+    if chains.states(fleet.zone, spare // fleet.zones) > chains.MOST_STATES:
+        return None
+    return fleet.p_unbroken(spare, mission, mttr)
 
 
 def _alternatives(file: SparesFile) -> list[dict[str, Any]]:
@@ -274,6 +283,7 @@ def _played(file: SparesFile, fleet: Fleet, spares: list[int]) -> list[dict[str,
                 "p_ok_formula": fleet.p_ok(spare),
                 "p_no_shortage": float((short == 0).mean()),
                 "p_no_shortage_formula": fleet.p_no_shortage(spare, file.mission, file.rack_mttr_s),
+                "p_no_shortage_exact": _unbroken(fleet, spare, file.mission, file.rack_mttr_s),
             }
         )
     return found
@@ -310,6 +320,7 @@ def _played_zones(file: SparesFile, fleet: Fleet, spare: int) -> dict[str, Any]:
         "p_ok_formula": fleet.p_ok(spare),
         "p_no_shortage": float(np.mean(none)),
         "p_no_shortage_formula": fleet.p_no_shortage(spare, mission, mttr),
+        "p_no_shortage_exact": _unbroken(fleet, spare, mission, mttr),
     }
 
 
@@ -333,10 +344,12 @@ def _warnings(file: SparesFile, told: dict[str, Any], fleet: Fleet) -> list[str]
             "to ask whether they are through a whole run, which needs more spares"
         )
     elif mission["spare"] > spare:
+        exact = mission["p_unbroken_with_racks_spare"]
+        chance = mission["p_with_racks_spare"] if exact is None else exact
         found.append(
             f"{spare} spares are enough at an instant with {file.confidence:g}; without one shortage in "
             f"{(file.mission or 0) / DAY_S:g} days it takes {mission['spare']} (with {spare}: "
-            f"{mission['p_with_racks_spare']:.4f})"
+            f"{chance:.4f})"
         )
     if file.elastic:
         found.append(

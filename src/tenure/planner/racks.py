@@ -8,6 +8,7 @@ is then counted over active and spare racks together, all of which fail. Sources
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,10 +61,22 @@ class Rack:
 
 @dataclass(frozen=True)
 class CommonCause:
-    """Events that take `racks` of a zone down at once: `load` of them are under way on average."""
+    """Events that take `racks` of a zone down at once: `load` of them are under way on average.
+
+    `lasts`: mean time until those racks are back, in the unit of the racks' own repair.
+    """
 
     load: float
     racks: int
+    lasts: float
+
+    def under_way(self, spare: int) -> Iterator[tuple[int, float]]:
+        """(racks taken, chance) of 0, 1, … events under way at once, as far as so many spares reach."""
+        j, weight = 0, math.exp(-self.load)
+        while j * self.racks <= spare and weight > LEAST:
+            yield j * self.racks, weight
+            j += 1
+            weight *= self.load / j
 
 
 @dataclass(frozen=True)
@@ -82,12 +95,23 @@ class Zone:
         """P(at least `active` of active + spare are up), at an instant."""
         if self.common is None:
             return self._apart(spare)
-        total, j, load = 0.0, 0, self.common.load
-        weight = math.exp(-load)
-        while j * self.common.racks <= spare and weight > LEAST:
-            total += weight * self._apart(spare - j * self.common.racks)
-            j += 1
-            weight *= load / j
+        return sum(weight * self._apart(spare - taken) for taken, weight in self.common.under_way(spare))
+
+    def shortages(self, spare: int, mttr: float) -> float:
+        """How often fewer than `active` begin to be up, per unit of time of `mttr`, a rack's repair.
+
+        A failure with no spare left, (n/F) P(exactly s down), F = mttr (1-q)/q; and common causes that take
+        more than is left, each with what others have taken already.
+        """
+        each = self.active * self.q / (mttr * (1.0 - self.q))
+        if self.common is None:
+            return each * float(self.down(self.active + spare)[spare]) if self.q > 0.0 else 0.0
+        comes, total = self.common.load / self.common.lasts, 0.0
+        for taken, weight in self.common.under_way(spare):
+            left = spare - taken
+            down = self.down(self.active + left)
+            struck = float(down[max(0, left - self.common.racks + 1) : left + 1].sum())
+            total += weight * (each * float(down[left]) + comes * struck)
         return total
 
     def down(self, racks: int) -> Array:

@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
-
+from tenure.planner import chains
 from tenure.planner.racks import Rack, Zone, at_least
 
 MOST_SPARE = 1_000_000
@@ -38,40 +37,24 @@ class Fleet:
         return self.zone.p_ok(spare // self.zones) ** self.zones
 
     def shortages(self, spare: int, mttr: float) -> float:
-        """How often any zone falls short, per unit of time of `mttr`.
-
-        (n/F) P(exactly s down), F = MTTR (1-q)/q the mean time between failures of a rack.
-        """
-        q = self.zone.q
-        if q == 0.0:
-            return 0.0
-        of_zone = spare // self.zones
-        racks = self.zone.active + of_zone
-        rate = self.zone.active * q / (mttr * (1.0 - q)) * float(self.zone.down(racks)[of_zone])
-        return self.zones * rate
+        """How often any zone falls short, per unit of time of `mttr`, a rack's repair."""
+        return self.zones * self.zone.shortages(spare // self.zones, mttr)
 
     def p_no_shortage(self, spare: int, mission: float, mttr: float) -> float:
-        """P(no shortage begins in a mission), from the steady state: exp(-nu H)."""
+        """P(no shortage begins in a mission), from the steady state: exp(-nu H).
+
+        Right where shortages are rare. Where they are not, one is often followed by the next, which this
+        counts as if it came alone: too low a chance; `p_unbroken` is exact there.
+        """
         return math.exp(-self.shortages(spare, mttr) * mission)
 
     def p_from_ready(self, spare: int, mission: float, mttr: float) -> float:
-        """P(no shortage in a mission that begins with every rack up), exact for repairs by chance.
+        """P(no shortage in a mission that begins with every rack up), exact for repairs by chance."""
+        return chains.unbroken(self.zone, spare // self.zones, mission, mttr, ready=True) ** self.zones
 
-        A chain over the number of racks down in one zone that ends where it falls short.
-        """
-        q, of_zone = self.zone.q, spare // self.zones
-        if q == 0.0:
-            return 1.0
-        racks = self.zone.active + of_zone
-        down = np.arange(of_zone + 1)
-        fails = (racks - down) * q / (mttr * (1.0 - q))
-        crews = racks if self.zone.crews is None else self.zone.crews
-        mends = np.minimum(down, crews) / mttr
-        chain = np.diag(-(fails + mends)) + np.diag(fails[:-1], 1) + np.diag(mends[1:], -1)
-        from scipy.linalg import expm
-
-        whole = float(expm(chain * mission)[0].sum())
-        return max(0.0, whole) ** self.zones
+    def p_unbroken(self, spare: int, mission: float, mttr: float) -> float:
+        """The same begun in the steady state: P(enough at its first instant and at all after it)."""
+        return chains.unbroken(self.zone, spare // self.zones, mission, mttr, ready=False) ** self.zones
 
     def productive(self, spare: int, elastic: bool = False) -> float:
         """Work done by racks bought: n/(n+s) of the time the job has its shape; elastic: of what is up."""

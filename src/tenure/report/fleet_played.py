@@ -48,12 +48,14 @@ def idle_tile(answer: Answer) -> Tile:
 
 
 def _missions(rows: Sequence[Answer]) -> Sheet:
-    columns = ["enough at an instant", "±", "formula", "no shortage", "formula"]
+    columns = ["enough at an instant", "±", "formula", "no shortage", "formula", "exact"]
     sheet = Sheet("played", "Played", [Column("spare racks"), *map(Column, columns)])
     sheet.caption = f"{rows[0]['draws']:,} missions played failure by failure; ± is one standard error."
     for row in rows:
         keys = ("p_ok", "p_ok_error", "p_ok_formula", "p_no_shortage", "p_no_shortage_formula")
-        sheet.rows.append(Row([figure(row["spare"], 6), *(fine(row[key]) for key in keys)]))
+        exact = row["p_no_shortage_exact"]
+        last = Cell("–", "") if exact is None else fine(exact)
+        sheet.rows.append(Row([figure(row["spare"], 6), *(fine(row[key]) for key in keys), last]))
     return sheet
 
 
