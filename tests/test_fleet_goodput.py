@@ -297,7 +297,7 @@ def test_a_store_says_how_long_saves_and_reloads_take_and_a_size_how_long_a_rest
 
 def test_groups_pay_up_to_a_stall():
     groups = Groups(12, 3, 10)
-    edge = stall_that_pays(10, groups)
+    edge = stall_that_pays(10, groups, 18)
     known(Groups(12, edge, 10).loss, 10)
     assert groups.loss < 10
 
@@ -359,6 +359,39 @@ def test_with_a_fewest_number_of_groups_play_agrees(count, fewest):
     played = play_groups(np.random.default_rng(4), groups, 18.0, 8_000_000.0, fewest)
     assert groups.overlap(18.0) == pytest.approx(played, abs=0.002)
     assert groups.overlap(18.0) < replace(groups, fewest=1).overlap(18.0)
+
+
+@pytest.mark.parametrize("fewest", [1, 7])
+def test_a_penalty_is_of_what_is_worked_while_a_group_is_away(fewest):
+    groups = Groups(8, 1.0, 8.0, penalty=0.5, fewest=fewest)
+    rng = np.random.default_rng(6)
+    away = np.array([len(set(rng.integers(8, size=k))) for k in rng.poisson(7.0 / 40.0, 200_000)])
+    told = answer(
+        mtbf="40m", recovery="8m", groups={"count": 8, "stall": "1m", "away": "8m", "penalty": 0.5}
+    )["warnings"]
+    assert any("50%" in warning for warning in told)
+    assert not any("no loss of convergence" in warning for warning in told)
+    works = np.where(away == 0, 1.0, 0.5) * (8 - away) / 8 * (8 - away >= fewest)
+    assert groups.overlap(40.0) == pytest.approx(math.exp(-1 / 40) * works.mean(), abs=0.002)
+
+
+@pytest.mark.parametrize(("penalty", "fewest"), [(0.0, 1), (0.5, 1), (0.0, 7), (0.5, 7), (0.2, 6)])
+def test_the_table_of_where_groups_win_says_what_the_map_says(penalty, fewest):
+    told = answer(
+        mtbf="40m",
+        recovery="8m",
+        groups={"count": 8, "stall": "3m", "away": "9m", "penalty": penalty, "fewest": fewest},
+    )["groups_against_synchronous"]
+    field = told["maps"]["mtbf_s"]
+    gains = field["gain"][field["values"].index(2400.0)]
+    for row, gain in zip(told["map"], gains, strict=True):
+        assert (row["pays_below_stall_s"] > 180.0) == (gain > 1e-9), row
+    assert (told["pays_below_stall_s"] or 0.0) == pytest.approx(told["map"][2]["pays_below_stall_s"])
+
+
+def test_more_groups_keep_the_part_of_the_job_that_must_be_there():
+    assert [Groups(8, 1.0, 8.0, fewest=7).of(n).fewest for n in (2, 4, 8, 16, 64)] == [2, 4, 7, 14, 56]
+    assert Groups(8, 1.0, 8.0).of(64).fewest == 1
 
 
 def test_the_maps_hold_what_the_formulas_say_and_change_sign_where_groups_lose():

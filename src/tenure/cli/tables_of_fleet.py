@@ -214,8 +214,8 @@ def _groups(answer: Answer) -> Table:
     losses = against["loss_s"]
     table.add_row("lost with a failure", duration(losses["synchronous"]), duration(losses["groups"]))
     pays = against["pays_below_stall_s"]
-    table.caption = "Groups pay " + (
-        "with no stall." if pays is None else f"with stalls below {duration(pays)}."
+    table.caption = (
+        "Groups never pay here." if pays is None else f"Groups pay with stalls below {duration(pays)}."
     )
     return table
 
@@ -223,7 +223,8 @@ def _groups(answer: Answer) -> Table:
 def _map(rows: Sequence[Answer]) -> Table:
     table = simple_table("Where groups win", "groups", ["with stalls below", "works (wall)"])
     for row in rows:
-        table.add_row(count(row["count"]), duration(row["pays_below_stall_s"]), _fine(row["wall"]))
+        below = row["pays_below_stall_s"]
+        table.add_row(count(row["count"]), duration(below) if below > 0 else "never", _fine(row["wall"]))
     return table
 
 

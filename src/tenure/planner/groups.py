@@ -52,17 +52,23 @@ class Groups:
     def overlap(self, mtbf: float) -> float:
         """exp(-L/M): Poisson failures whose stalls and absences overlap.
 
-        Within 0.001 of play by events with 4 to 48 groups. With `fewest` above 1: exp(-S/M) times the mean
-        part present where enough are, each group there with chance exp(-(T - S)/(G M)).
+        Within 0.001 of play by events with 4 to 48 groups. With a penalty or `fewest` above 1: exp(-S/M)
+        times the mean part present where enough are, each group there with chance exp(-(T - S)/(G M)); what
+        is worked while any is away is worth less by the penalty.
         """
-        if self.fewest <= 1:
+        if self.fewest <= 1 and self.penalty == 0.0:
             return math.exp(-self.loss / mtbf)
         missing = self.away - self.stall
         present = math.exp(-missing / (self.count * mtbf))
         chances = binomial(self.count, present)[self.fewest :]
         part = np.arange(self.fewest, self.count + 1) / self.count
-        whole = math.exp(-(self.loss - self.stall - missing / self.count) / mtbf)  # what the penalty leaves
-        return math.exp(-self.stall / mtbf) * float(chances @ part) * whole
+        part[:-1] *= 1.0 - self.penalty
+        return math.exp(-self.stall / mtbf) * float(chances @ part)
+
+    def of(self, count: int) -> Groups:
+        """The same in another number of groups; `fewest` stays the same part of the job, rounded up."""
+        fewest = 1 if self.fewest == 1 else -(-self.fewest * count // self.count)
+        return replace(self, count=count, fewest=fewest)
 
 
 def synchronous(recovery: float) -> Groups:
@@ -70,12 +76,29 @@ def synchronous(recovery: float) -> Groups:
     return Groups(1, recovery, recovery)
 
 
-def stall_that_pays(recovery: float, groups: Groups) -> float:
-    """The longest stall with which groups lose no more than the whole job's recovery would; below 0: none."""
-    share = 1.0 / groups.count
-    return (recovery - groups.away * share) / (1.0 - share)
+def stall_that_pays(recovery: float, groups: Groups, mtbf: float) -> float:
+    """The longest stall with which groups lose no more than the whole job's recovery would; 0 or less: none.
+
+    By every convention alike, unless a penalty or `fewest` is given: then by chance (`overlap`), at most the
+    absence.
+    """
+    if groups.fewest <= 1 and groups.penalty == 0.0:
+        share = 1.0 / groups.count
+        return (recovery - groups.away * share) / (1.0 - share)
+
+    def wins(stall: float) -> bool:
+        return gain(replace(groups, stall=stall), recovery, mtbf) > LEAST_GAIN
+
+    low, high = 0.0, groups.away
+    if not wins(low):
+        return 0.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if wins(middle) else (low, middle)
+    return low
 
 
+LEAST_GAIN = 1e-9  #: less than this is rounding
 COUNTS = (2, 4, 8, 12, 16, 32, 64)  #: of groups, on the maps of where they win
 FACTORS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)  #: of what the file says, on their other axis
 
@@ -99,7 +122,7 @@ def maps(groups: Groups, recovery: float, mtbf: float) -> dict[str, dict[str, ob
         asked["stall_s"] = [groups.away * place / len(FACTORS) for place in range(len(FACTORS))]
 
     def at(axis: str, value: float, count: int) -> float:
-        other = replace(groups, count=count, fewest=min(groups.fewest, count))
+        other = groups.of(count)
         if axis == "mtbf_s":
             return gain(other, recovery, value)
         other = replace(other, stall=value) if axis == "stall_s" else replace(other, away=value)

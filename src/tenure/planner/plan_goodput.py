@@ -204,7 +204,7 @@ def _of_groups(groups: Groups, mtbf: float) -> dict[str, float]:
 def _against(groups: Groups, run: Run) -> dict[str, Any]:
     """The same job as one group, and from which stall on groups lose more than it."""
     whole = synchronous(run.recovery)
-    pays = stall_that_pays(run.recovery, groups)
+    pays = stall_that_pays(run.recovery, groups, run.mtbf)
     return {
         "synchronous": _of_groups(whole, run.mtbf),
         "loss_s": {"groups": groups.loss, "synchronous": whole.loss},
@@ -212,8 +212,8 @@ def _against(groups: Groups, run: Run) -> dict[str, Any]:
         "map": [
             {"count": count, "pays_below_stall_s": max(0.0, edge), "wall": other.wall(run.mtbf)}
             for count in COUNTS
-            for other in [replace(groups, count=count, fewest=min(groups.fewest, count))]
-            for edge in [stall_that_pays(run.recovery, other)]
+            for other in [groups.of(count)]
+            for edge in [stall_that_pays(run.recovery, other, run.mtbf)]
         ],
         "maps": maps(groups, run.recovery, run.mtbf)
         | {"stall_away": stall_away(groups, run.recovery, run.mtbf)},
@@ -246,7 +246,17 @@ def _warnings(file: GoodputFile, run: Run, groups: Groups | None) -> list[str]:
             f"{best.ettr(EXACT):.4f} (exact)"
         )
     if groups is not None:
-        found.append(ASSUMES)
+        found.append(
+            ASSUMES
+            if groups.penalty == 0.0
+            else f"groups.penalty: {groups.penalty:.0%} of what is worked while a group is away is taken to "
+            "be worth nothing: assumed, not measured"
+        )
+        if groups.fewest > 1:
+            found.append(
+                "groups.fewest: overlap alone takes it in (wall and renewal know of no second failure); "
+                f"other numbers of groups keep it as a part of the job, {groups.fewest} of {groups.count}"
+            )
         if groups.wall(run.mtbf) < 0:
             found.append(
                 "groups.wall: a failure costs more than the wall time between two: it has no answer here"

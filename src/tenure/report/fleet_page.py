@@ -149,7 +149,9 @@ def _groups(answer: Answer) -> Part:
     columns = [Column("groups"), Column("with stalls below"), Column("works")]
     where = Sheet("map", "Where groups win", columns, caption="Where groups win; works: by wall.")
     for row in against["map"]:
-        cells = [figure(row["count"]), duration(row["pays_below_stall_s"]), share(row["wall"])]
+        below = row["pays_below_stall_s"]
+        stall = duration(below) if below > 0 else Cell("never", "0")
+        cells = [figure(row["count"]), stall, share(row["wall"])]
         where.rows.append(Row(cells))
     name = "Groups that recover apart, saves left out"
     return Part("groups-h", name, frames=_maps(against["maps"]), sheets=[sheet, where])
