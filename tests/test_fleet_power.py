@@ -284,3 +284,24 @@ def test_the_page_tells_seasons_curves_and_the_slowest_as_json_does(tmp_path: Pa
     assert f"{told['regret']['cap_w']:.0f} W leaves the least undone" in shown
     assert f"× {told['idle']['limit_factor']:.3f}" in shown
     assert percent(told["stragglers"]["speed"]) in shown
+
+
+def test_money_the_capital_term_and_stranded_power_are_told_to_people_too(tmp_path: Path):
+    """Not to programs alone: in the table and on the page what JSON has."""
+    file, page, out = tmp_path / "plan.yaml", tmp_path / "page.html", tmp_path / "told.json"
+    plan = {"site_mw": 40, "multiplier": 1.3, "overhead_w": 250, "rated_w": 700, "curve": "h100_mayr"}
+    file.write_text(json.dumps(plan | {"at": [400, 550], "measured_w": 560, "price_per_mwh": 60}))
+    asked = CliRunner().invoke(
+        app, ["plan", "power", str(file), "--json", str(out), "--report", str(page)], env={"COLUMNS": "140"}
+    )
+    assert asked.exit_code == 0, asked.output
+    told, shown = json.loads(out.read_text()), page.read_text()
+    for row in (told["optimum"], *told["at"]):
+        assert row["energy_cost_a_year"] == pytest.approx(60 * row["mwh_a_year"])
+        assert f"{row['energy_cost_a_year']:,.0f}" in asked.output
+        assert f'data-v="{row["energy_cost_a_year"]}"' in shown
+    needs = told["capital_for_at_w"][1]
+    assert f"550 W would be best with a capital_w of {needs:,.0f}." in asked.output
+    assert f'data-v="{round(needs)}"' in shown
+    assert percent(told["stranded"]) in shown
+    assert f"{told['drawn_axis']['optimum']['cap_w']:g} W" in shown

@@ -33,6 +33,12 @@ def spares(console: Console, answer: Answer) -> None:
         f"{count(gpus['difference'])} GPUs more than the job: {_fine(gpus['of_bought'])} of what is bought, "
         f"{_fine(gpus['of_job'])} of the job."
     )
+    if answer["cost"]:
+        cost = answer["cost"]
+        console.print(
+            f"It costs {count(cost['bought'])}, {count(cost['difference'])} of it for what the job does not "
+            f"use, {count(cost['spare_racks'])} for spare racks."
+        )
     table = simple_table("Two questions, two counts", "", ["spare racks", "chance", "asked for"])
     wanted = _fine(answer["confidence"])
     table.add_row("at an instant (availability)", count(racks["spare"]), _fine(answer["p_ok"]), wanted)
@@ -238,20 +244,13 @@ def _field(told: Answer) -> Table:
     return table
 
 
-def power(console: Console, answer: Answer) -> None:
-    """The limit, and what others would give."""
-    best = answer["optimum"]
-    console.print()
-    console.print(
-        Text(
-            f"{count(best['gpus'])} accelerators at {significant(best['cap_w'])} W do the most", style="bold"
-        )
-    )
+def _limits(answer: Answer, best: Answer) -> Table:
     reference = significant(answer["reference_w"])
     table = simple_table(
         f"Limits, relative to {reference} W",
         "limit, W",
-        ["accelerators", "each does", "all do", "site W each", "MWh a year"],
+        ["accelerators", "each does", "all do", "site W each", "MWh a year"]
+        + (["cost a year"] if "energy_cost_a_year" in best else []),
     )
     for row in sorted(
         (*(row for row in answer["at"] if row["cap_w"] != best["cap_w"]), best),
@@ -264,10 +263,28 @@ def power(console: Console, answer: Answer) -> None:
             _times(row["cluster"]),
             count(row["all_in_w"]),
             count(row["mwh_a_year"]),
+            *([count(row["energy_cost_a_year"])] if "energy_cost_a_year" in row else []),
             style="bold" if row is best else "",
         )
-    put(console, table)
+    return table
+
+
+def power(console: Console, answer: Answer) -> None:
+    """The limit, and what others would give."""
+    best = answer["optimum"]
     console.print()
+    console.print(
+        Text(
+            f"{count(best['gpus'])} accelerators at {significant(best['cap_w'])} W do the most", style="bold"
+        )
+    )
+    put(console, _limits(answer, best))
+    console.print()
+    for row, capital in zip(answer["at"], answer["capital_for_at_w"], strict=True):
+        if capital is not None and capital >= 1.0:
+            console.print(
+                f"{significant(row['cap_w'])} W would be best with a capital_w of {count(capital)}."
+            )
     if answer["drawn_axis"]:
         drawn = answer["drawn_axis"]["optimum"]
         console.print(

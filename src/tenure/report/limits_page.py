@@ -35,12 +35,27 @@ def write_power_page(answer: Answer, curves: Answer, file: Path) -> None:
         alt="Work of one accelerator and of the whole site over the power limit",
         dot=(best["cap_w"], best["cluster"]),
     )  # fmt: skip
+    if answer["stranded"] is not None:
+        tiles.append(
+            Tile("stranded", percent(answer["stranded"]), "of the supply, by planning at the rated limit")
+        )
+    if answer["drawn_axis"]:
+        drawn = answer["drawn_axis"]["optimum"]
+        more = f"over watts really drawn; all do {drawn['cluster']:.3f}"
+        tiles.append(Tile("limit, drawn", f"{drawn['cap_w']:g} W", more))
     names = ["limit, W", "accelerators", "each does", "all do", "site W each", "MWh a year"]
-    sheet = Sheet("limits", "Limits", [Column(name) for name in names])
+    keys = ["cap_w", "gpus", "per_gpu", "cluster", "all_in_w", "mwh_a_year"]
+    if "energy_cost_a_year" in best:
+        names, keys = [*names, "cost a year"], [*keys, "energy_cost_a_year"]
+    sheet = Sheet("limits", "Limits", [*map(Column, names), Column("best with capital_w of")])
+    capital = {
+        row["cap_w"]: watts for row, watts in zip(answer["at"], answer["capital_for_at_w"], strict=True)
+    }
     others = [row for row in answer["at"] if row["cap_w"] != best["cap_w"]]
     for row in sorted([*others, best], key=lambda row: float(row["cap_w"])):
-        keys = ("cap_w", "gpus", "per_gpu", "cluster", "all_in_w", "mwh_a_year")
-        sheet.rows.append(Row([figure(row[key], 6 if key == "gpus" else 4) for key in keys]))
+        needs = capital.get(row["cap_w"])
+        last = Cell("–", "") if needs is None else figure(round(needs), 4)
+        sheet.rows.append(Row([*(figure(row[key], 6 if key == "gpus" else 4) for key in keys), last]))
     parts = [Part("curves", "Limits", frames=[frame], sheets=[sheet])]
     sheets = _site_sheets(answer)
     if sheets:
