@@ -462,10 +462,7 @@ class World:
     @property
     def state(self) -> State:
         """As the book tells it."""
-        state = State()
-        for event in self.book(self.clock.now).events():
-            state.apply(event)
-        return state
+        return State.of(self.book(self.clock.now).events())
 
     def live(self, until: float, stop: Callable[[], bool] = lambda: False) -> None:
         """Until then, or until `stop` says so."""

@@ -6,6 +6,7 @@ import http.server
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from math import prod
 from pathlib import Path
@@ -194,18 +195,25 @@ def test_a_reservation_that_is_short_is_told_of_and_filled_up_only_where_the_pla
     assert (world.state.phase == "running") == (spill == 1)
 
 
+@contextmanager
+def every_launch_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As EC2 refuses a subnet that is not there: not for lack of capacity."""
+
+    def refuse(*told: Any) -> None:
+        raise Refused("InvalidSubnetID.NotFound", "The subnet ID 'subnet-1' does not exist")
+
+    with monkeypatch.context() as wrong:
+        wrong.setattr(world.provider, "_make", refuse)
+        yield
+
+
 def test_a_launch_that_is_refused_for_another_reason_than_capacity_is_told_at_once_in_the_providers_words(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make()
     window = world.provider.lend(START, START + 3 * DAY, 4)
     world.controller()
-    with monkeypatch.context() as wrong:
-
-        def refuse(*told: Any) -> None:
-            raise Refused("InvalidSubnetID.NotFound", "The subnet ID 'subnet-1' does not exist")
-
-        wrong.setattr(world.provider, "_make", refuse)
+    with every_launch_refused(world, monkeypatch):
         world.live(START + 60.0)
         assert world.modes() == {"launch refused"}
         alarm = world.state.alarms["launch refused"]
@@ -225,12 +233,7 @@ def test_who_mends_what_a_launch_was_refused_for_and_starts_the_controller_again
     world = make()
     world.provider.lend(START, START + 3 * DAY, 4)
     world.controller()
-    with monkeypatch.context() as wrong:
-
-        def refuse(*told: Any) -> None:
-            raise Refused("InvalidSubnetID.NotFound", "no such subnet")
-
-        wrong.setattr(world.provider, "_make", refuse)
+    with every_launch_refused(world, monkeypatch):
         world.live(START + 60.0)
     world.kill()
     world.controller("one")

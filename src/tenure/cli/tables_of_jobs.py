@@ -298,11 +298,6 @@ def day(date: str | None) -> str:
     return NOTHING if not date else f"{datetime.fromisoformat(date):%d %b %H:%M:%S}"
 
 
-def date(text: str) -> str:
-    """`2026-01-05 14:20`, in UTC: for what may lie years ahead."""
-    return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M}"
-
-
 def _shell(command: Sequence[str]) -> str:
     import shlex
 

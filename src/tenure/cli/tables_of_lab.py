@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from tenure.cli.figures import NOTHING, count, duration, gpu_hours, percent, significant
+from tenure.cli.figures import NOTHING, count, duration, gpu_hours, minute, percent, significant
 from tenure.cli.fitting import Cell, Column, fitted
 from tenure.cli.tables import put, simple_table, tree_rows
-from tenure.cli.tables_of_jobs import WIDE, date, day
+from tenure.cli.tables_of_jobs import WIDE, day
 
 if TYPE_CHECKING:
     from tenure.client.messages import Accounts, Finding, Node, Reservation, Token
@@ -85,13 +85,13 @@ def tokens(console: Console, tokens: Sequence[Token]) -> None:
     columns += [Column("expires"), Column("note", least=8)]
     rows, now = [], datetime.now(UTC)
     for one in tokens:
-        ends = "never" if one.expires is None else date(one.expires)
+        ends = "never" if one.expires is None else minute(one.expires)
         if one.revoked:
-            ends = f"revoked {date(one.revoked)}"
+            ends = f"revoked {minute(one.revoked)}"
         elif one.expires is not None and datetime.fromisoformat(one.expires) <= now:
             ends = f"expired {ends}"
         may = "everything" if one.admin else "own jobs"
-        rows.append([one.id, one.user, may, date(one.created)[:10], ends, one.note])
+        rows.append([one.id, one.user, may, minute(one.created)[:10], ends, one.note])
     console.print(fitted(console, columns, rows))
 
 

@@ -121,4 +121,14 @@ class Door:
         return [sentence for sentence in told if sentence is not None]
 
 
-__all__ = ["HELD_THERE", "THROTTLED", "Dependency", "Door", "after_text", "array_text"]
+__all__ = [
+    "AFTER",
+    "ARRAY",
+    "HELD_BACK",
+    "HELD_THERE",
+    "THROTTLED",
+    "Dependency",
+    "Door",
+    "after_text",
+    "array_text",
+]

@@ -171,9 +171,8 @@ class Desk:
         """Elements of an array that are neither on hold nor over, those let go in this turn included."""
         if array not in self._alive:
             over = (Phase.ENDED, Phase.HELD)
-            self._alive[array] = sum(
-                self.book.phase(row) not in over for row in self.book.arrays.get(array, ())
-            )
+            rows = self.book.arrays.get(array, ())
+            self._alive[array] = sum(self.book.phase(row) not in over for row in rows)
         return self._alive[array]
 
     def _is_full(self, row: int) -> int | None:
@@ -495,4 +494,4 @@ def _refusal(command: Command, sentence: str, status: int) -> Answer:
     return Answer(command.number, False, {"error": sentence, "status": status})
 
 
-__all__ = ["AFTER", "ARRAY", "HELD_BACK", "Desk", "EndOf", "Refused", "command_line"]
+__all__ = ["Desk", "EndOf", "Refused", "command_line"]

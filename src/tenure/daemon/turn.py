@@ -20,9 +20,9 @@ from tenure.core.live import News, live_turn_entry, next_instant_entry
 from tenure.core.policy import Policy
 from tenure.core.tables import Table, columns
 from tenure.core.words import NEVER_S, NONE, Cause, End, NodeState, Phase
-from tenure.daemon.asked import HELD_THERE, THROTTLED
+from tenure.daemon.asked import AFTER, ARRAY, HELD_THERE, THROTTLED
 from tenure.daemon.book import Book, make_room, new_book
-from tenure.daemon.commands import AFTER, ARRAY, Desk, EndOf, Refused
+from tenure.daemon.commands import Desk, EndOf, Refused
 from tenure.daemon.gather import Gathered, plain
 from tenure.daemon.notes import notes_of_turn
 from tenure.daemon.outcome import write_up

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -157,25 +158,24 @@ def _mission(file: SparesFile, fleet: Fleet) -> dict[str, Any] | None:
     mttr = file.rack_mttr_s
     spare = spares_for_mission(fleet, file.confidence, file.mission, mttr)
     at_instant = spares_at_instant(fleet, file.confidence)
-    ready = None
-    if chains.states(fleet.zone, spare // file.zones) <= chains.MOST_STATES:
-        ready = fleet.p_from_ready(spare, file.mission, mttr)
     return {
         "spare": spare,
         "p_no_shortage": fleet.p_no_shortage(spare, file.mission, mttr),
-        "p_from_ready": ready,
+        "p_from_ready": _worked_out(fleet.p_from_ready, fleet, spare, file.mission, mttr),
         "p_with_racks_spare": fleet.p_no_shortage(at_instant, file.mission, mttr),
-        "p_unbroken_with_racks_spare": _unbroken(fleet, at_instant, file.mission, mttr),
+        "p_unbroken_with_racks_spare": _worked_out(fleet.p_unbroken, fleet, at_instant, file.mission, mttr),
         "mission_s": file.mission,
         "mttr_s": mttr,
     }
 
 
-def _unbroken(fleet: Fleet, spare: int, mission: float, mttr: float) -> float | None:
-    """The exact chance of no shortage, where its chain is short enough to be worked out."""
+def _worked_out(
+    chance: Callable[[int, float, float], float], fleet: Fleet, spare: int, mission: float, mttr: float
+) -> float | None:
+    """An exact chance of the fleet, where its chain is short enough to be worked out."""
     if chains.states(fleet.zone, spare // fleet.zones) > chains.MOST_STATES:
         return None
-    return fleet.p_unbroken(spare, mission, mttr)
+    return chance(spare, mission, mttr)
 
 
 def _alternatives(file: SparesFile) -> list[dict[str, Any]]:
@@ -283,7 +283,9 @@ def _played(file: SparesFile, fleet: Fleet, spares: list[int]) -> list[dict[str,
                 "p_ok_formula": fleet.p_ok(spare),
                 "p_no_shortage": float((short == 0).mean()),
                 "p_no_shortage_formula": fleet.p_no_shortage(spare, file.mission, file.rack_mttr_s),
-                "p_no_shortage_exact": _unbroken(fleet, spare, file.mission, file.rack_mttr_s),
+                "p_no_shortage_exact": _worked_out(
+                    fleet.p_unbroken, fleet, spare, file.mission, file.rack_mttr_s
+                ),
             }
         )
     return found
@@ -320,7 +322,7 @@ def _played_zones(file: SparesFile, fleet: Fleet, spare: int) -> dict[str, Any]:
         "p_ok_formula": fleet.p_ok(spare),
         "p_no_shortage": float(np.mean(none)),
         "p_no_shortage_formula": fleet.p_no_shortage(spare, mission, mttr),
-        "p_no_shortage_exact": _unbroken(fleet, spare, mission, mttr),
+        "p_no_shortage_exact": _worked_out(fleet.p_unbroken, fleet, spare, mission, mttr),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -116,6 +116,14 @@ class State:
     def open_launches(self) -> list[Launch]:
         """Intended, outcome unknown."""
         return [launch for launch in self.launches.values() if not launch.outcome]
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> State:
+        """As a whole book tells it."""
+        state = cls()
+        for event in events:
+            state.apply(event)
+        return state
 
     def apply(self, event: Event) -> None:
         """Take an event in. Kinds of others (buying) change nothing here."""

@@ -121,11 +121,8 @@ def _bought(run: Run, ask: Ask) -> list[str]:
     """Ids of the windows in the run's book; none where it has no book yet."""
     if ask.db is None and not (ask.data / RECORD_FILE).exists():
         return []
-    state = State()
     with database(ask.data, ask.db) as opened:
-        for event in AskedBook(opened, run.file.run, ask.clock).events():
-            state.apply(event)
-    return list(state.bought)
+        return list(State.of(AskedBook(opened, run.file.run, ask.clock).events()).bought)
 
 
 def checks_of(flight: Flight) -> list[Check]:

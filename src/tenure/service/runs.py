@@ -241,19 +241,11 @@ def _book(db: Database, run: Run, place: Place) -> RunBook:
     return RunBook(db, run.file.run, place.clock.now)
 
 
-def _state(book: RunBook) -> State:
-    state = State()
-    for event in book.events():
-        state.apply(event)
-    return state
-
-
 def _standing(run: Run, terminates_s: float, book: RunBook, place: Place) -> dict[str, Any]:
     events = list(book.events())
-    state = State()
-    for event in events:
-        state.apply(event)
-    told = standing(run, terminates_s, state, events, _hook(run, place.clock.now), place.clock.now())
+    told = standing(
+        run, terminates_s, State.of(events), events, _hook(run, place.clock.now), place.clock.now()
+    )
     return {**told, "carried_by": book.holder()}
 
 
@@ -265,7 +257,7 @@ def forecast(file: Path, place: Place) -> Forecasted:
     run = read_run_file(file)
     provider = provider_for(run, place.clock, client=place.client)
     with database(place.data, place.db) as db:
-        state = _state(_book(db, run, place))
+        state = State.of(_book(db, run, place).events())
         try:
             windows = provider.windows(ids=state.bought) if state.bought else []
             look = _look(run, state, place, windows)

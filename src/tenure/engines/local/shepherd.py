@@ -343,9 +343,8 @@ def cut_log(path: str, limit: int) -> None:
     with open(path, "r+b") as file:
         file.seek(-tail_bytes, os.SEEK_END)
         tail = file.read(tail_bytes)
-        file.truncate(
-            head_bytes
-        )  # never to 0: what the job writes meanwhile would stand before the beginning
+        # never to 0: what the job writes meanwhile would stand before the beginning
+        file.truncate(head_bytes)
     note = f"\n[tenure: the log was longer than {limit} bytes: cut here]\n"
     with open(path, "ab") as file:
         file.write(note.encode() + tail)

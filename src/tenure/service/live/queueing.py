@@ -13,9 +13,8 @@ from tenure.core.board import as_kernels_want
 from tenure.core.outlook import LOOK, look_entry
 from tenure.core.tables import columns, empty
 from tenure.core.words import NONE, NodeState, Phase, Reason
-from tenure.daemon.asked import THROTTLED
+from tenure.daemon.asked import AFTER, ARRAY, THROTTLED
 from tenure.daemon.book import JobCard
-from tenure.daemon.commands import AFTER, ARRAY
 from tenure.daemon.view import View
 from tenure.ledger.records import JobRow
 from tenure.service.live.desk import Desk, called

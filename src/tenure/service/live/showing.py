@@ -10,7 +10,7 @@ from tenure.client.messages import Attempt, Happening, Job, Log, Range, Why
 from tenure.core.explain import STARTED
 from tenure.core.tell_one import Instant
 from tenure.core.words import Phase, Rule
-from tenure.daemon.commands import HELD_BACK
+from tenure.daemon.asked import HELD_BACK
 from tenure.daemon.view import View
 from tenure.engines.protocol import EngineError
 from tenure.ledger.records import AttemptRow, JobRow
